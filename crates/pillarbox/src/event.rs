@@ -1,0 +1,453 @@
+//! The event: what an application says, checked before any statement is sent, and the event as it stands in the table.
+//!
+//! Pure: no database, no clock but the one inside a new UUID, no tokio.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+/// The longest `aggregate_type` and `aggregate_id`, in characters.
+pub const AGGREGATE_LIMIT: usize = 100;
+/// The longest `event_type` and `idempotency_key`, in characters.
+pub const NAME_LIMIT: usize = 255;
+/// The largest payload, in bytes of JSON, unless [`Event::payload_limit`] says otherwise.
+pub const PAYLOAD_LIMIT: usize = 1024 * 1024;
+
+/// Custom headers and trace context that travel with an event.
+pub type Headers = BTreeMap<String, String>;
+
+/// An event to emit: something that happened to an aggregate, told to whoever is routed to hear it.
+///
+/// ```
+/// use pillarbox::Event;
+/// let event = Event::new("Order", 42, "order.placed")
+///     .payload(serde_json::json!({ "total": "19.90" }))
+///     .header("tenant", "acme");
+/// assert_eq!(event.prepare().unwrap().idempotency_key, "Order:42");
+/// ```
+#[derive(Debug)]
+pub struct Event {
+    aggregate_type: String,
+    aggregate_id: String,
+    event_type: String,
+    payload: Result<String, serde_json::Error>,
+    payload_limit: usize,
+    key: Key,
+    headers: Headers,
+    max_attempts: Option<u32>,
+    deliver_at: Option<DateTime<Utc>>,
+}
+
+#[derive(Debug)]
+enum Key {
+    Aggregate,
+    Given(String),
+    Own,
+}
+
+impl Event {
+    /// An event of `event_type` about the aggregate `aggregate_type` / `aggregate_id`, with an empty payload.
+    ///
+    /// Its idempotency key is `{aggregate_type}:{aggregate_id}`, so that the same thing is not told twice about one
+    /// aggregate; see [`Event::repeatable`] for what may well happen again.
+    pub fn new(aggregate_type: impl Into<String>, aggregate_id: impl Display, event_type: impl Into<String>) -> Self {
+        Self {
+            aggregate_type: aggregate_type.into(),
+            aggregate_id: aggregate_id.to_string(),
+            event_type: event_type.into(),
+            payload: Ok("{}".to_owned()),
+            payload_limit: PAYLOAD_LIMIT,
+            key: Key::Aggregate,
+            headers: Headers::new(),
+            max_attempts: None,
+            deliver_at: None,
+        }
+    }
+
+    /// What receivers get: anything that serialises to JSON. A value that does not is reported by `emit`.
+    #[must_use]
+    pub fn payload(mut self, payload: impl Serialize) -> Self {
+        self.payload = serde_json::to_string(&payload);
+        self
+    }
+
+    /// A key of your own instead of `{aggregate_type}:{aggregate_id}`: unique together with the event type.
+    #[must_use]
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.key = Key::Given(key.into());
+        self
+    }
+
+    /// This may happen to the same aggregate again: the key is the event's own id, so no two are duplicates.
+    #[must_use]
+    pub fn repeatable(mut self) -> Self {
+        self.key = Key::Own;
+        self
+    }
+
+    /// A header that travels with the event.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.insert(name.into(), value.into());
+        self
+    }
+
+    /// After how many failed attempts it is a dead letter; 0 means never. Without it the relay's setting counts.
+    #[must_use]
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.max_attempts = Some(attempts);
+        self
+    }
+
+    /// Not to be delivered before this moment of the database's clock.
+    #[must_use]
+    pub fn deliver_at(mut self, moment: DateTime<Utc>) -> Self {
+        self.deliver_at = Some(moment);
+        self
+    }
+
+    /// Another limit than [`PAYLOAD_LIMIT`] for this event's payload, in bytes of JSON.
+    #[must_use]
+    pub fn payload_limit(mut self, bytes: usize) -> Self {
+        self.payload_limit = bytes;
+        self
+    }
+
+    /// Checks everything a database would refuse, and answers the row to write.
+    ///
+    /// # Errors
+    /// Says which field was wrong, how, and what to do. Nothing has been sent to the database.
+    pub fn prepare(self) -> Result<NewEvent, InvalidEvent> {
+        let id = Uuid::now_v7();
+        let payload = self.payload.map_err(InvalidEvent::Unserializable)?;
+        let idempotency_key = match self.key {
+            Key::Aggregate => format!("{}:{}", self.aggregate_type, self.aggregate_id),
+            Key::Given(key) => key,
+            Key::Own => id.to_string(),
+        };
+        check_text("aggregate_type", &self.aggregate_type, AGGREGATE_LIMIT)?;
+        check_text("aggregate_id", &self.aggregate_id, AGGREGATE_LIMIT)?;
+        check_text("event_type", &self.event_type, NAME_LIMIT)?;
+        check_text("idempotency_key", &idempotency_key, NAME_LIMIT)?;
+        if payload.len() > self.payload_limit {
+            return Err(InvalidEvent::PayloadTooLarge { bytes: payload.len(), limit: self.payload_limit });
+        }
+        check_json("payload", &payload)?;
+        let max_attempts = self
+            .max_attempts
+            .map(|attempts| i32::try_from(attempts).map_err(|_| InvalidEvent::TooManyAttempts { attempts }))
+            .transpose()?;
+        let headers = with_trace_context(self.headers);
+        let headers = if headers.is_empty() {
+            None
+        } else {
+            let text = serde_json::to_string(&headers).map_err(InvalidEvent::Unserializable)?;
+            check_json("headers", &text)?;
+            Some(text)
+        };
+        Ok(NewEvent {
+            id,
+            aggregate_type: self.aggregate_type,
+            aggregate_id: self.aggregate_id,
+            event_type: self.event_type,
+            payload,
+            headers,
+            idempotency_key,
+            max_attempts,
+            deliver_at: self.deliver_at,
+        })
+    }
+}
+
+/// A checked event, column by column, ready to be written by any driver.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct NewEvent {
+    /// UUID v7, made here.
+    pub id: Uuid,
+    /// At most [`AGGREGATE_LIMIT`] characters.
+    pub aggregate_type: String,
+    /// At most [`AGGREGATE_LIMIT`] characters.
+    pub aggregate_id: String,
+    /// At most [`NAME_LIMIT`] characters.
+    pub event_type: String,
+    /// JSON text.
+    pub payload: String,
+    /// JSON text of an object, if there are any.
+    pub headers: Option<String>,
+    /// Unique together with the event type.
+    pub idempotency_key: String,
+    /// `None`: the relay's setting.
+    pub max_attempts: Option<i32>,
+    /// `None`: at once.
+    pub deliver_at: Option<DateTime<Utc>>,
+}
+
+/// An event that no database was asked to store, and why.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidEvent {
+    /// The payload's `Serialize` failed.
+    #[error("the payload cannot be written as JSON: {0}")]
+    Unserializable(#[source] serde_json::Error),
+    /// A field that must say something is empty.
+    #[error("{field} is empty; give it at least one character")]
+    Empty {
+        /// Which.
+        field: &'static str,
+    },
+    /// A field does not fit its column.
+    #[error("{field} has {length} characters, the limit is {limit}; shorten it")]
+    TooLong {
+        /// Which.
+        field: &'static str,
+        /// In characters.
+        length: usize,
+        /// In characters.
+        limit: usize,
+    },
+    /// The payload is over its limit.
+    #[error(
+        "the payload has {bytes} bytes of JSON, the limit is {limit}; store the bulk elsewhere and send a reference, or raise Event::payload_limit"
+    )]
+    PayloadTooLarge {
+        /// Of JSON.
+        bytes: usize,
+        /// In force.
+        limit: usize,
+    },
+    /// What a database's text or JSON cannot hold.
+    #[error("{field} contains {what}, which the database cannot store; remove or encode it (base64, for example)")]
+    Unstorable {
+        /// Which.
+        field: &'static str,
+        /// What it contains.
+        what: &'static str,
+    },
+    /// `max_attempts` does not fit its column.
+    #[error("max_attempts is {attempts}, the limit is {}; 0 means never give up", i32::MAX)]
+    TooManyAttempts {
+        /// As asked for.
+        attempts: u32,
+    },
+}
+
+fn check_text(field: &'static str, text: &str, limit: usize) -> Result<(), InvalidEvent> {
+    let length = text.chars().count();
+    if length == 0 {
+        Err(InvalidEvent::Empty { field })
+    } else if length > limit {
+        Err(InvalidEvent::TooLong { field, length, limit })
+    } else if text.contains('\0') {
+        Err(InvalidEvent::Unstorable { field, what: "a NUL character (U+0000)" })
+    } else {
+        Ok(())
+    }
+}
+
+/// JSON text can say what jsonb cannot hold: an escaped NUL, or half of a surrogate pair.
+fn check_json(field: &'static str, text: &str) -> Result<(), InvalidEvent> {
+    let unstorable = |what| Err(InvalidEvent::Unstorable { field, what });
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
+        rest = &rest[at..];
+        match escaped_unit(rest) {
+            Some(0) => return unstorable("a NUL character (U+0000)"),
+            Some(0xD800..=0xDBFF) => match escaped_unit(&rest[6..]) {
+                Some(0xDC00..=0xDFFF) => rest = &rest[12..],
+                _ => return unstorable("half of a surrogate pair"),
+            },
+            Some(0xDC00..=0xDFFF) => return unstorable("half of a surrogate pair"),
+            Some(_) => rest = &rest[6..],
+            None => rest = &rest[2..],
+        }
+    }
+    Ok(())
+}
+
+/// The code unit of a `\uXXXX` escape that stands right here.
+fn escaped_unit(text: &[u8]) -> Option<u16> {
+    let digits = text.strip_prefix(b"\\u")?.get(..4)?;
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+#[cfg(feature = "opentelemetry")]
+fn with_trace_context(mut headers: Headers) -> Headers {
+    use opentelemetry::Context;
+    use opentelemetry::trace::TraceContextExt;
+
+    let context = Context::current();
+    let span = context.span();
+    let span = span.span_context();
+    if span.is_valid() && !headers.contains_key("traceparent") {
+        let flags = span.trace_flags().to_u8();
+        headers.insert("traceparent".to_owned(), format!("00-{}-{}-{flags:02x}", span.trace_id(), span.span_id()));
+        let state = span.trace_state().header();
+        if !state.is_empty() {
+            headers.insert("tracestate".to_owned(), state);
+        }
+    }
+    headers
+}
+
+#[cfg(not(feature = "opentelemetry"))]
+fn with_trace_context(headers: Headers) -> Headers {
+    headers
+}
+
+/// Where an event is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// To be delivered, now, later, or when its destination is back.
+    Pending,
+    /// Every destination has confirmed it.
+    Delivered,
+    /// A dead letter: it waits for people.
+    Failed,
+}
+
+impl Status {
+    /// As it stands in the table.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Status {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Pending, Self::Delivered, Self::Failed]
+            .into_iter()
+            .find(|status| status.as_str() == text)
+            .ok_or_else(|| format!("{text:?} is not a status; there are pending, delivered and failed"))
+    }
+}
+
+/// The event as a claim reads it from the table: what routes, sinks and handlers see.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct StoredEvent {
+    /// The delivery's id for receivers.
+    pub id: Uuid,
+    /// The database's order of insertion.
+    pub seq: i64,
+    /// `Order`
+    pub aggregate_type: String,
+    /// `42`
+    pub aggregate_id: String,
+    /// `order.placed`
+    pub event_type: String,
+    /// JSON, as the database gives it.
+    pub payload: Box<RawValue>,
+    /// Trace context and custom headers.
+    pub headers: Headers,
+    /// Unique together with the event type.
+    pub idempotency_key: String,
+    /// Failed attempts so far.
+    pub attempts: u32,
+    /// `None`: the relay's setting; 0: never give up.
+    pub max_attempts: Option<u32>,
+    /// Claims that were lost.
+    pub claims: u32,
+    /// By the database's clock, when it was emitted.
+    pub created_at: DateTime<Utc>,
+}
+
+impl StoredEvent {
+    /// The payload as a value of your own.
+    ///
+    /// # Errors
+    /// When the JSON does not fit the type.
+    pub fn payload_as<'a, T: serde::Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.payload.get())
+    }
+}
+
+/// Headers as they stand in the table. What another language wrote that is not text stays as its JSON.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) fn read_headers(text: Option<&str>) -> Headers {
+    let object: BTreeMap<String, serde_json::Value> =
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    object
+        .into_iter()
+        .map(|(name, value)| match value {
+            serde_json::Value::String(text) => (name, text),
+            other => (name, other.to_string()),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(event: Event) -> String {
+        event.prepare().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_default_key_names_the_aggregate_and_repeatable_uses_the_id() {
+        let event = Event::new("Order", 42, "order.placed").prepare().unwrap();
+        assert_eq!(event.idempotency_key, "Order:42");
+        assert_eq!(event.payload, "{}");
+        assert_eq!(event.id.get_version_num(), 7);
+        let event = Event::new("Order", 42, "order.updated").repeatable().prepare().unwrap();
+        assert_eq!(event.idempotency_key, event.id.to_string());
+    }
+
+    #[test]
+    fn lengths_are_counted_in_characters() {
+        assert!(Event::new("é".repeat(100), 1, "t").prepare().is_ok());
+        assert_eq!(
+            refusal(Event::new("é".repeat(101), 1, "t")),
+            "aggregate_type has 101 characters, the limit is 100; shorten it"
+        );
+        assert!(refusal(Event::new("a", 1, "t".repeat(256))).starts_with("event_type has 256"));
+        assert!(
+            refusal(Event::new("a", 1, "t").idempotency_key("k".repeat(256))).starts_with("idempotency_key has 256")
+        );
+        assert!(refusal(Event::new("a", "", "t")).starts_with("aggregate_id is empty"));
+    }
+
+    #[test]
+    fn a_payload_over_the_limit_says_both_sizes() {
+        let event = || Event::new("a", 1, "t").payload("x".repeat(PAYLOAD_LIMIT));
+        assert!(refusal(event()).contains("has 1048578 bytes of JSON, the limit is 1048576"));
+        assert!(event().payload_limit(PAYLOAD_LIMIT + 2).prepare().is_ok());
+    }
+
+    #[test]
+    fn what_jsonb_cannot_hold_is_refused() {
+        assert!(refusal(Event::new("a", 1, "t").payload("a\0b")).contains("payload contains a NUL"));
+        assert!(refusal(Event::new("a", 1, "t").payload([("k\0", 1)])).contains("payload contains a NUL"));
+        assert!(refusal(Event::new("a", 1, "t").header("h", "\0")).contains("headers contains a NUL"));
+        assert!(refusal(Event::new("a\0", 1, "t")).contains("aggregate_type contains a NUL"));
+        let raw = |text: &str| Event::new("a", 1, "t").payload(RawValue::from_string(text.to_owned()).unwrap());
+        assert!(refusal(raw(r#""\ud800""#)).contains("half of a surrogate pair"));
+        assert!(raw(r#""\ud83d\ude00 \\u0000 \u00e9""#).prepare().is_ok());
+    }
+
+    #[test]
+    fn a_payload_that_does_not_serialise_is_an_error_of_emit() {
+        let by_pair = BTreeMap::from([((1, 2), "tuples are no JSON keys")]);
+        assert!(refusal(Event::new("a", 1, "t").payload(by_pair)).starts_with("the payload cannot be written as JSON"));
+    }
+}
