@@ -4,12 +4,20 @@
 //! Five verbs, in the order of an event's path: emit, claim, route, send, settle.
 
 pub mod delivery;
+pub mod emit;
+pub mod error;
 pub mod event;
+pub mod relay;
 pub mod retry;
 pub mod route;
 pub mod sink;
+pub mod store;
 
+pub use emit::{Emitted, emit, emit_all, emit_once};
+pub use error::{BuildError, EmitError, StoreError};
 pub use event::{Event, Headers, NewEvent, Status, StoredEvent};
+pub use relay::wake::Waker;
 pub use retry::RetryPolicy;
 pub use route::{Pattern, Route, Routes};
 pub use sink::{Message, SendError, SendErrorKind, Sink};
+pub use store::{Inspect, Store};

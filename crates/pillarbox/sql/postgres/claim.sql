@@ -1,0 +1,38 @@
+-- Claim: due events, oldest first, by a lease. $1 limit, $2 bytes, $3 seconds of the lease, $4 token,
+-- $5 losses before an event goes alone, $6 losses before it is failed (the sweep does that).
+-- MATERIALIZED, because a subquery with LIMIT may run twice and would then lock twice as many rows.
+WITH due AS MATERIALIZED (
+    SELECT id, next_attempt_at, seq, pg_column_size(payload) AS bytes,
+           claims + (claimed_by IS NOT NULL)::int AS losses
+    FROM {schema}.outbox_event
+    WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= clock_timestamp()
+      AND claims + (claimed_by IS NOT NULL)::int < $6
+    ORDER BY next_attempt_at, seq
+    LIMIT $1
+    FOR NO KEY UPDATE SKIP LOCKED
+), placed AS (
+    SELECT id, next_attempt_at AS due_at, losses, row_number() OVER line AS place,
+           sum(bytes) OVER line - bytes AS bytes_before,
+           count(*) FILTER (WHERE losses >= $5) OVER line AS suspects
+    FROM due
+    WINDOW line AS (ORDER BY next_attempt_at, seq ROWS UNBOUNDED PRECEDING)
+), picked AS (
+    -- A suspect at the front is claimed alone; otherwise everything before the first suspect.
+    SELECT id, due_at, losses FROM placed
+    WHERE place = 1 OR (suspects = 0 AND bytes_before < $2)
+)
+UPDATE {schema}.outbox_event AS event
+SET claimed_by = $4,
+    claims = picked.losses,
+    next_attempt_at = clock_timestamp() + $3 * interval '1 second',
+    updated_at = clock_timestamp()
+FROM picked, (SELECT set_config('synchronous_commit', 'off', true)) AS a_lost_claim_is_no_loss
+WHERE event.id = picked.id
+RETURNING event.id, event.seq, event.aggregate_type, event.aggregate_id, event.event_type, event.payload::text,
+          event.headers::text, event.idempotency_key, event.attempts, event.max_attempts, event.claims::int,
+          event.created_at, picked.due_at,
+          (SELECT jsonb_agg(jsonb_build_object(
+                      'destination', destination, 'status', status, 'attempts', attempts, 'error', error,
+                      'due_in', greatest(0, extract(epoch FROM next_attempt_at - clock_timestamp())))
+                  ORDER BY destination)
+           FROM {schema}.outbox_delivery WHERE event_id = event.id)::text AS deliveries

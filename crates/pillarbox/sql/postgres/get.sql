@@ -1,0 +1,11 @@
+-- Get: one event with all that is kept of it.
+SELECT id, seq, aggregate_type::text, aggregate_id::text, event_type::text, status::text, idempotency_key::text,
+       attempts, max_attempts, claims::int, next_attempt_at, parked_on::text, delivered_at, error_message,
+       created_at, updated_at, payload::text, headers::text,
+       CASE WHEN status <> 'pending' THEN status
+            WHEN parked_on IS NOT NULL THEN 'parked'
+            WHEN next_attempt_at <= clock_timestamp() THEN 'due'
+            WHEN claimed_by IS NOT NULL THEN 'sending'
+            ELSE 'scheduled' END AS state
+FROM {schema}.outbox_event
+WHERE id = $1

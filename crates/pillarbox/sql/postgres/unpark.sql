@@ -1,0 +1,13 @@
+-- Unpark: events that wait for $1 are due again, oldest first, at most $2; with $3 and $4 only those of a kind.
+WITH waiting AS MATERIALIZED (
+    SELECT id FROM {schema}.outbox_event
+    WHERE parked_on = $1 AND status = 'pending'
+      AND ($3::text IS NULL OR (event_type = $3 AND aggregate_type = $4))
+    ORDER BY seq
+    LIMIT $2
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE {schema}.outbox_event AS event
+SET parked_on = NULL, next_attempt_at = clock_timestamp(), updated_at = clock_timestamp()
+FROM waiting
+WHERE event.id = waiting.id

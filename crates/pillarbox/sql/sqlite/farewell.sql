@@ -1,0 +1,2 @@
+-- Farewell: this relay is gone.
+DELETE FROM outbox_relay WHERE id = ?1

@@ -1,0 +1,10 @@
+-- Get: one event with all that is kept of it.
+SELECT id, seq, aggregate_type, aggregate_id, event_type, status, idempotency_key, attempts, max_attempts, claims,
+       next_attempt_at, parked_on, delivered_at, error_message, created_at, updated_at, payload, headers,
+       CASE WHEN status <> 'pending' THEN status
+            WHEN parked_on IS NOT NULL THEN 'parked'
+            WHEN next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now') THEN 'due'
+            WHEN claimed_by IS NOT NULL THEN 'sending'
+                ELSE 'scheduled' END AS state
+FROM outbox_event
+WHERE id = ?1

@@ -1,0 +1,139 @@
+//! Emit: writes events in the caller's transaction, so that they share the fate of its data.
+//!
+//! A pool or a bare connection does not type-check: without a transaction there is nothing to share. Each driver has its
+//! file beside this one and only says how it runs a statement; what is emitted and what a duplicate is stands here.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::error::{DriverError, EmitError};
+use crate::event::{Event, NewEvent, Status};
+
+#[cfg(feature = "postgres")]
+mod sqlx_postgres;
+#[cfg(feature = "sqlite")]
+mod sqlx_sqlite;
+
+#[cfg(any(feature = "postgres", feature = "tokio-postgres", feature = "diesel", feature = "sea-orm"))]
+pub(crate) mod postgres;
+#[cfg(any(feature = "sqlite", feature = "sea-orm"))]
+pub(crate) mod sqlite;
+
+/// An event as it was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Emitted {
+    /// UUID v7; receivers get it with every delivery.
+    pub id: Uuid,
+    /// The database's order of insertion.
+    pub seq: i64,
+    /// As it was given.
+    pub event_type: String,
+    /// Given or made.
+    pub idempotency_key: String,
+    /// Pending, unless [`emit_once`] found an event that has moved on.
+    pub status: Status,
+    /// By the database's clock.
+    pub created_at: DateTime<Utc>,
+    /// Whether it was written now, or [`emit_once`] found it.
+    pub is_new: bool,
+}
+
+/// A transaction that events can be emitted in. Pillarbox implements it for the drivers it has features for.
+pub trait Transaction: Send {
+    /// Writes the rows in one statement and answers those written, in the order of `seq`; existing keys are left out.
+    fn insert(&mut self, rows: &[NewEvent]) -> impl Future<Output = Result<Vec<Emitted>, DriverError>> + Send;
+
+    /// The event of this type and key.
+    fn find(
+        &mut self,
+        event_type: &str,
+        key: &str,
+    ) -> impl Future<Output = Result<Option<Emitted>, DriverError>> + Send;
+
+    /// Runs a statement without values.
+    fn run(&mut self, statement: &'static str) -> impl Future<Output = Result<(), DriverError>> + Send;
+}
+
+/// Emits an event in the caller's transaction: it is delivered if that commits, and never existed if it does not.
+///
+/// The statement may have to wait for another transaction that has emitted the same key and not ended yet. Under
+/// REPEATABLE READ and above, a key that another transaction has committed meanwhile is a serialisation failure.
+///
+/// # Errors
+/// [`EmitError::Invalid`] and [`EmitError::Duplicate`] leave the transaction usable and nothing written.
+pub async fn emit<T: Transaction>(tx: &mut T, event: Event) -> Result<Emitted, EmitError> {
+    let row = event.prepare()?;
+    let written = tx.insert(std::slice::from_ref(&row)).await.map_err(EmitError::Driver)?;
+    written.into_iter().next().ok_or_else(|| duplicate(&row))
+}
+
+/// Emits an event, or answers the one with its type and key that exists already (`is_new` is false then).
+///
+/// # Errors
+/// As [`emit`], without the duplicate.
+pub async fn emit_once<T: Transaction>(tx: &mut T, event: Event) -> Result<Emitted, EmitError> {
+    let row = event.prepare()?;
+    loop {
+        let written = tx.insert(std::slice::from_ref(&row)).await.map_err(EmitError::Driver)?;
+        if let Some(emitted) = written.into_iter().next() {
+            return Ok(emitted);
+        }
+        let existing = tx.find(&row.event_type, &row.idempotency_key).await.map_err(EmitError::Driver)?;
+        // A cleanup may have taken it between the two statements: then it does not exist, and is to be emitted.
+        if let Some(existing) = existing {
+            return Ok(existing);
+        }
+    }
+}
+
+/// Emits many events with one statement, in their order; all of them or, with an error, none.
+///
+/// # Errors
+/// As [`emit`]; a duplicate may also be one within `events`.
+pub async fn emit_all<T: Transaction>(
+    tx: &mut T,
+    events: impl IntoIterator<Item = Event>,
+) -> Result<Vec<Emitted>, EmitError> {
+    let rows = prepare_all(events)?;
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    tx.run(SAVEPOINT).await.map_err(EmitError::Driver)?;
+    let written = tx.insert(&rows).await.map_err(EmitError::Driver)?;
+    let missing = first_missing(&rows, &written);
+    if missing.is_some() {
+        tx.run(ROLLBACK).await.map_err(EmitError::Driver)?;
+    }
+    tx.run(RELEASE).await.map_err(EmitError::Driver)?;
+    match missing {
+        Some(row) => Err(duplicate(row)),
+        None => Ok(written),
+    }
+}
+
+const SAVEPOINT: &str = "SAVEPOINT pillarbox_emit_all";
+const ROLLBACK: &str = "ROLLBACK TO SAVEPOINT pillarbox_emit_all";
+const RELEASE: &str = "RELEASE SAVEPOINT pillarbox_emit_all";
+
+fn prepare_all(events: impl IntoIterator<Item = Event>) -> Result<Vec<NewEvent>, EmitError> {
+    let rows = events.into_iter().map(Event::prepare).collect::<Result<Vec<_>, _>>()?;
+    let mut seen = HashSet::with_capacity(rows.len());
+    let repeated = rows.iter().find(|row| !seen.insert((&row.event_type, &row.idempotency_key)));
+    match repeated {
+        Some(row) => Err(duplicate(row)),
+        None => Ok(rows),
+    }
+}
+
+fn first_missing<'a>(rows: &'a [NewEvent], written: &[Emitted]) -> Option<&'a NewEvent> {
+    let written: HashSet<Uuid> = written.iter().map(|emitted| emitted.id).collect();
+    rows.iter().find(|row| !written.contains(&row.id))
+}
+
+fn duplicate(row: &NewEvent) -> EmitError {
+    EmitError::Duplicate { event_type: row.event_type.clone(), idempotency_key: row.idempotency_key.clone() }
+}

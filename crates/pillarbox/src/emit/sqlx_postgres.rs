@@ -1,0 +1,41 @@
+//! Emit through a sqlx transaction on PostgreSQL.
+
+use sqlx::{AssertSqlSafe, Executor, Postgres, Row};
+
+use super::postgres::{Columns, EMIT, EXISTING, Written, emitted};
+use super::{Emitted, Transaction};
+use crate::error::DriverError;
+use crate::event::NewEvent;
+
+impl Transaction for sqlx::Transaction<'_, Postgres> {
+    async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
+        let columns = Columns::new(rows);
+        let written = sqlx::query(EMIT)
+            .bind(columns.ids)
+            .bind(columns.aggregate_types)
+            .bind(columns.aggregate_ids)
+            .bind(columns.event_types)
+            .bind(columns.payloads)
+            .bind(columns.headers)
+            .bind(columns.keys)
+            .bind(columns.max_attempts)
+            .bind(columns.deliver_at)
+            .fetch_all(&mut **self)
+            .await?;
+        written.iter().map(|row| emitted(read(row)?, true)).collect()
+    }
+
+    async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {
+        let row = sqlx::query(EXISTING).bind(event_type).bind(key).fetch_optional(&mut **self).await?;
+        row.map(|row| emitted(read(&row)?, false)).transpose()
+    }
+
+    async fn run(&mut self, statement: &'static str) -> Result<(), DriverError> {
+        self.execute(sqlx::raw_sql(AssertSqlSafe(statement))).await?;
+        Ok(())
+    }
+}
+
+fn read(row: &sqlx::postgres::PgRow) -> Result<Written, sqlx::Error> {
+    Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?, row.try_get(4)?, row.try_get(5)?))
+}

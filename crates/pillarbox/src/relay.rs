@@ -1,0 +1,2 @@
+//! The relay.
+pub mod wake;

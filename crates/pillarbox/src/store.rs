@@ -1,0 +1,318 @@
+//! The two store traits, split by who uses them, and the claim, which is a value.
+//!
+//! A [`Claim`] carries its events. Settling one consumes it, so that nobody can settle what somebody else owns, and one
+//! that is dropped unsettled gives itself back. Each store chooses how it holds a claim; those here hold leases.
+//! Stores know no sinks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use crate::delivery::{Delivery, Verdict};
+use crate::error::StoreError;
+use crate::event::StoredEvent;
+use crate::relay::wake::Waker;
+
+mod inspect;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod migrate;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod row;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+pub use inspect::{
+    AttemptView, Counts, DeliveryView, EventDetail, EventView, Filter, Inspect, Parked, RelayView, Retried, Selection,
+    State,
+};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use migrate::{Migration, Role};
+
+/// An event whose lease ran out this often is claimed alone: it may be what kills its relays.
+pub const LOSSES_BEFORE_ALONE: u32 = 2;
+/// An event whose lease ran out this often, the last three times while it was claimed alone, is failed.
+pub const LOSSES_BEFORE_FAILED: u32 = LOSSES_BEFORE_ALONE + 3;
+
+/// What a relay asks for when it claims.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask {
+    /// At most so many events.
+    pub limit: usize,
+    /// At most about so many bytes of payload, but always one event.
+    pub bytes: usize,
+    /// How long they are ours.
+    pub lease: Duration,
+}
+
+/// Which event, and the token of the lease it is held by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket {
+    /// The event.
+    pub id: Uuid,
+    /// Stands in the row as long as the lease is ours.
+    pub token: Uuid,
+}
+
+/// Events that belong to the claimer until they are settled, given back, or their lease runs out.
+#[derive(Debug, Default)]
+pub struct Claim {
+    events: Vec<Claimed>,
+}
+
+impl Claim {
+    /// Of these events.
+    #[must_use]
+    pub fn new(events: Vec<Claimed>) -> Self {
+        Self { events }
+    }
+
+    /// How many events there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Nothing was due.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Whether this is an event that must be sent while nothing else is: see [`LOSSES_BEFORE_ALONE`].
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        matches!(self.events.as_slice(), [only] if only.event.claims >= LOSSES_BEFORE_ALONE)
+    }
+
+    /// The events, to look at.
+    pub fn iter(&self) -> impl Iterator<Item = &Claimed> {
+        self.events.iter()
+    }
+}
+
+impl IntoIterator for Claim {
+    type Item = Claimed;
+    type IntoIter = std::vec::IntoIter<Claimed>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.events.into_iter()
+    }
+}
+
+/// One claimed event. It can be settled once, and gives itself back when it is dropped.
+#[derive(Debug)]
+pub struct Claimed {
+    event: Arc<StoredEvent>,
+    deliveries: Vec<Delivery>,
+    ticket: Ticket,
+    until: Instant,
+    give_back: Option<mpsc::UnboundedSender<Ticket>>,
+}
+
+impl Claimed {
+    /// For stores: an event held by a lease until that moment of the monotonic clock, which must have been started
+    /// before the database was asked. `give_back` hears of it when it is dropped unsettled.
+    #[must_use]
+    pub fn new(
+        event: StoredEvent,
+        deliveries: Vec<Delivery>,
+        token: Uuid,
+        until: Instant,
+        give_back: mpsc::UnboundedSender<Ticket>,
+    ) -> Self {
+        let ticket = Ticket { id: event.id, token };
+        Self { event: Arc::new(event), deliveries, ticket, until, give_back: Some(give_back) }
+    }
+
+    /// The event.
+    #[must_use]
+    pub fn event(&self) -> &Arc<StoredEvent> {
+        &self.event
+    }
+
+    /// What is kept of its destinations; empty in the common case.
+    #[must_use]
+    pub fn deliveries(&self) -> &[Delivery] {
+        &self.deliveries
+    }
+
+    /// To renew its lease with.
+    #[must_use]
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// How much of its lease is left.
+    #[must_use]
+    pub fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+
+    /// Its lease was renewed until then.
+    pub fn renewed(&mut self, until: Instant) {
+        self.until = until;
+    }
+
+    /// Says what becomes of it. The answer is to be given to [`Store::settle`].
+    #[must_use]
+    pub fn settle(mut self, verdict: Verdict) -> Settlement {
+        self.give_back = None;
+        Settlement { event: Arc::clone(&self.event), ticket: self.ticket, verdict }
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        if let Some(give_back) = &self.give_back {
+            // A closed channel means that the store is gone: then the lease runs out by itself.
+            let _ = give_back.send(self.ticket);
+        }
+    }
+}
+
+/// What becomes of a claimed event. Only [`Claimed::settle`] makes one.
+#[derive(Debug)]
+pub struct Settlement {
+    event: Arc<StoredEvent>,
+    ticket: Ticket,
+    verdict: Verdict,
+}
+
+impl Settlement {
+    /// The event.
+    #[must_use]
+    pub fn event(&self) -> &Arc<StoredEvent> {
+        &self.event
+    }
+
+    /// The lease it must still be held by.
+    #[must_use]
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// What is to be written.
+    #[must_use]
+    pub fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+}
+
+/// How old terminal events must be to be deleted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Retention {
+    /// Since they were delivered.
+    pub delivered_after: Duration,
+    /// Since they failed.
+    pub failed_after: Duration,
+    /// At most so many in one statement.
+    pub batch: usize,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        const HOUR: u64 = 3600;
+        Self {
+            delivered_after: Duration::from_secs(168 * HOUR),
+            failed_after: Duration::from_secs(720 * HOUR),
+            batch: 1000,
+        }
+    }
+}
+
+/// What one batch of cleanup did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cleaned {
+    /// Events deleted.
+    pub deleted: u64,
+    /// Events old enough that are still there.
+    pub remaining: u64,
+    /// Nothing was done because another relay is cleaning up.
+    pub elsewhere: bool,
+}
+
+/// What a relay says of itself.
+#[derive(Debug, Clone)]
+pub struct Heartbeat {
+    /// The relay.
+    pub id: Uuid,
+    /// Where it runs.
+    pub host: String,
+    /// Claimed and not yet settled.
+    pub in_flight: usize,
+    /// It wants to be woken.
+    pub idle: bool,
+}
+
+/// The types of an event, as routes see them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventKind {
+    /// `order.placed`
+    pub event_type: String,
+    /// `Order`
+    pub aggregate_type: String,
+}
+
+/// Whether the database tells the relay of new events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WakeUp {
+    /// It does; this was tried.
+    Tested,
+    /// It should, but what was sent did not arrive: something between (a transaction pooler, say) eats it.
+    Eaten,
+    /// This database has no such thing.
+    Polling,
+}
+
+/// The relay's side of an outbox.
+///
+/// Every method may be called again after an error, and may be cancelled: what it had not committed did not happen.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Refuses a schema that this program cannot work on, with the command that fixes it.
+    async fn check(&self) -> Result<(), StoreError>;
+
+    /// Claims due events, oldest first: an empty claim when there are none. Never an event that another claim holds.
+    /// One that must go alone comes alone.
+    async fn claim(&self, ask: Ask) -> Result<Claim, StoreError>;
+
+    /// Writes what became of claimed events, all or none, each only if its lease is still ours. Answers those that
+    /// were not ours any more; nothing was changed for them. With `delete` what was delivered is deleted.
+    async fn settle(&self, settlements: &[Settlement], delete: bool) -> Result<Vec<Ticket>, StoreError>;
+
+    /// Makes leases last this long from now. Answers those that are still ours.
+    async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError>;
+
+    /// Makes failed what has killed its relay too often, and forgets relays that are long dead. Answers the events.
+    async fn sweep(&self) -> Result<Vec<StoredEvent>, StoreError>;
+
+    /// What events are parked on, each once.
+    async fn parked_on(&self) -> Result<Vec<String>, StoreError>;
+
+    /// The kinds of the events parked on this, each once.
+    async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError>;
+
+    /// Makes events parked on this due, oldest first, at most `limit`, with `kind` only those of it. Answers how many.
+    async fn unpark(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError>;
+
+    /// Deletes one batch of old terminal events, never pending ones, unless another relay is doing so.
+    async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError>;
+
+    /// Due events that nobody holds.
+    async fn remaining(&self) -> Result<u64, StoreError>;
+
+    /// Says that this relay lives.
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError>;
+
+    /// Says that this relay is gone.
+    async fn farewell(&self, relay: Uuid) -> Result<(), StoreError>;
+
+    /// Wakes the waker whenever the database says that something was emitted, until the waker's relay is gone, and
+    /// answers whether that works.
+    async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError>;
+}

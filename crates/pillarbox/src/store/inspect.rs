@@ -1,0 +1,252 @@
+//! People's side of an outbox: look, count, retry.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use crate::emit::Emitted;
+use crate::error::StoreError;
+use crate::event::{Event, Headers, Status};
+
+/// Where an event is, as people ask for it: finer than [`Status`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Not delivered, for whatever reason.
+    Pending,
+    /// Due, and nobody has it yet.
+    Due,
+    /// To be sent later: a delayed event or a retry.
+    Scheduled,
+    /// A relay has it.
+    Sending,
+    /// It waits for a destination, or for a route.
+    Parked,
+    /// All destinations have it.
+    Delivered,
+    /// A dead letter.
+    Failed,
+}
+
+impl State {
+    /// All of them, for help texts.
+    pub const ALL: [Self; 7] =
+        [Self::Pending, Self::Due, Self::Scheduled, Self::Sending, Self::Parked, Self::Delivered, Self::Failed];
+
+    /// As people write it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Due => "due",
+            Self::Scheduled => "scheduled",
+            Self::Sending => "sending",
+            Self::Parked => "parked",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// `None` when there is no such state.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text)
+    }
+}
+
+/// Which events to list; each field that is set narrows it.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// In this state.
+    pub state: Option<State>,
+    /// Event type; `*` stands for anything.
+    pub event_type: Option<String>,
+    /// Exactly this aggregate type.
+    pub aggregate_type: Option<String>,
+    /// Exactly this aggregate id.
+    pub aggregate_id: Option<String>,
+    /// Parked on this destination.
+    pub parked_on: Option<String>,
+    /// Part of its id, type, aggregate, key or error, whatever the case.
+    pub search: Option<String>,
+    /// Emitted at or after.
+    pub since: Option<DateTime<Utc>>,
+    /// Emitted before.
+    pub until: Option<DateTime<Utc>>,
+    /// Only events before this `seq`: the next page after one that ended with it.
+    pub before: Option<i64>,
+    /// At most so many; 0 means 50.
+    pub limit: usize,
+}
+
+/// An event in a list.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the columns of outbox_event")]
+pub struct EventView {
+    pub id: Uuid,
+    pub seq: i64,
+    pub aggregate_type: String,
+    pub aggregate_id: String,
+    pub event_type: String,
+    pub status: Status,
+    /// Finer than the status.
+    pub state: State,
+    pub idempotency_key: String,
+    pub attempts: u32,
+    pub max_attempts: Option<u32>,
+    pub claims: u32,
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    pub parked_on: Option<String>,
+    pub delivered_at: Option<DateTime<Utc>>,
+    pub error_message: String,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+/// Everything there is to know of one event.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct EventDetail {
+    /// Its row.
+    #[serde(flatten)]
+    pub event: EventView,
+    /// As the database gives it.
+    pub payload: Box<RawValue>,
+    /// Trace context and custom headers.
+    pub headers: Headers,
+    /// Its destinations, if it is a fan-out that did not succeed at once.
+    pub deliveries: Vec<DeliveryView>,
+    /// Its failed attempts, oldest first, as far as they are kept.
+    pub failed_attempts: Vec<AttemptView>,
+}
+
+/// A row of `outbox_delivery`.
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs, reason = "the columns of outbox_delivery")]
+pub struct DeliveryView {
+    pub destination: String,
+    pub status: Status,
+    pub attempts: u32,
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    pub delivered_at: Option<DateTime<Utc>>,
+    pub error: String,
+}
+
+/// A row of `outbox_attempt`.
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs, reason = "the columns of outbox_attempt")]
+pub struct AttemptView {
+    pub number: u32,
+    pub destination: String,
+    pub attempted_at: DateTime<Utc>,
+    pub took_ms: u64,
+    pub status_code: Option<u16>,
+    pub error: String,
+    pub answer: Option<String>,
+}
+
+/// How many wait for what.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct Parked {
+    /// A destination, or `unrouted`.
+    pub on: String,
+    /// Events.
+    pub count: u64,
+}
+
+/// A relay that has said that it lives.
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs, reason = "the columns of outbox_relay")]
+pub struct RelayView {
+    pub id: Uuid,
+    pub host: String,
+    pub started_at: DateTime<Utc>,
+    pub heartbeat_at: DateTime<Utc>,
+    pub in_flight: u64,
+    pub idle: bool,
+    /// Its heartbeat is recent.
+    pub alive: bool,
+}
+
+/// The outbox in numbers.
+#[derive(Debug, Clone, Serialize, Default)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Due, and nobody has them.
+    pub due: u64,
+    /// To be sent later.
+    pub scheduled: u64,
+    /// A relay has them.
+    pub sending: u64,
+    /// Waiting for a destination or a route, by what for.
+    pub parked: Vec<Parked>,
+    /// Delivered and not yet cleaned up.
+    pub delivered: u64,
+    /// Dead letters.
+    pub failed: u64,
+    /// How long the oldest due event has been due.
+    #[serde(serialize_with = "as_seconds", rename = "oldest_due_seconds")]
+    pub oldest_due: Option<Duration>,
+    /// Those that have said that they live.
+    pub relays: Vec<RelayView>,
+}
+
+impl Counts {
+    /// Not delivered yet, whatever they wait for.
+    #[must_use]
+    pub fn pending(&self) -> u64 {
+        self.due + self.scheduled + self.sending + self.parked.iter().map(|parked| parked.count).sum::<u64>()
+    }
+}
+
+fn as_seconds<S: serde::Serializer>(duration: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    duration.map(|duration| duration.as_secs_f64()).serialize(to)
+}
+
+/// Which events people want tried again.
+#[derive(Debug, Clone)]
+pub enum Selection {
+    /// These.
+    Ids(Vec<Uuid>),
+    /// All dead letters that the filter finds, oldest first, at most its limit.
+    Failed(Filter),
+}
+
+/// What came of asking for an event to be tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Retried {
+    /// It is due now, with all its attempts before it.
+    Due,
+    /// It is being sent at this moment: nothing was changed.
+    BeingSent,
+    /// It was delivered: nothing was changed.
+    Delivered,
+    /// There is no such event.
+    Unknown,
+}
+
+/// People's side of an outbox. What it writes is on disk when it answers.
+#[async_trait]
+pub trait Inspect: Send + Sync + 'static {
+    /// The newest first.
+    async fn list(&self, filter: &Filter) -> Result<Vec<EventView>, StoreError>;
+
+    /// One event with all that is kept of it.
+    async fn get(&self, id: Uuid) -> Result<Option<EventDetail>, StoreError>;
+
+    /// The outbox in numbers.
+    async fn counts(&self) -> Result<Counts, StoreError>;
+
+    /// Sets attempts, losses and error back and makes the events due now. One that is being sent is refused, and a
+    /// destination that has an event already does not get it again.
+    async fn retry(&self, selection: &Selection) -> Result<Vec<(Uuid, Retried)>, StoreError>;
+
+    /// Emits in a transaction of its own: for people at a terminal. Applications emit in theirs.
+    async fn emit(&self, event: Event) -> Result<Emitted, StoreError>;
+}

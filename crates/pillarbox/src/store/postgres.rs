@@ -1,0 +1,284 @@
+//! The store on PostgreSQL: claims by lease, `FOR NO KEY UPDATE SKIP LOCKED`, settles fenced by the lease's token.
+//!
+//! The statements stand in `sql/postgres`, one file per verb. This file runs the relay's; `postgres/inspect.rs` runs
+//! people's. It knows no sinks.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::{AssertSqlSafe, Row};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::row::killed_its_relays;
+use super::{
+    Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, Retention,
+    Settlement, Store, Ticket, WakeUp,
+};
+use crate::error::StoreError;
+use crate::event::StoredEvent;
+use crate::relay::wake::Waker;
+
+mod inspect;
+mod listen;
+mod read;
+mod schema;
+mod settle;
+
+/// An outbox in a PostgreSQL database.
+#[derive(Debug, Clone)]
+pub struct PostgresStore {
+    pool: PgPool,
+    schema: Schema,
+    give_back: mpsc::UnboundedSender<Ticket>,
+}
+
+/// A validated schema's name: the one thing that is ever put into a statement's text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Schema(String);
+
+impl Schema {
+    fn new(name: &str) -> Result<Self, StoreError> {
+        let starts_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+        let goes_well = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if starts_well && goes_well && name.len() <= 63 {
+            Ok(Self(name.to_owned()))
+        } else {
+            Err(StoreError::BadSchemaName { name: name.to_owned() })
+        }
+    }
+
+    /// The statement for this schema.
+    fn sql(&self, text: &str) -> AssertSqlSafe<String> {
+        AssertSqlSafe(text.replace("{schema}", &format!("\"{}\"", self.0)))
+    }
+}
+
+/// A connection that has rested for longer is tried before it is used: the server may be another one by now.
+const RESTED: Duration = Duration::from_secs(1);
+
+impl PostgresStore {
+    /// Connects. The tables are looked for in `schema`; [`Store::check`] says whether they are there.
+    ///
+    /// # Errors
+    /// When the URL cannot be read or the database does not answer.
+    pub async fn connect(url: &str, schema: &str) -> Result<Self, StoreError> {
+        let options: PgConnectOptions = url.parse().map_err(database("reading the database's URL"))?;
+        let pool = PgPoolOptions::new()
+            .max_connections(10)
+            .acquire_timeout(Duration::from_secs(10))
+            .test_before_acquire(false)
+            .before_acquire(|connection, meta| {
+                Box::pin(async move { Ok(meta.idle_for < RESTED || sqlx::Connection::ping(connection).await.is_ok()) })
+            })
+            .connect_with(options.application_name("pillarbox"))
+            .await
+            .map_err(database("connecting to the database"))?;
+        Self::new(pool, schema)
+    }
+
+    /// On a pool of the application's. It must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// When the schema's name cannot be one.
+    pub fn new(pool: PgPool, schema: &str) -> Result<Self, StoreError> {
+        let schema = Schema::new(schema)?;
+        let (give_back, dropped) = mpsc::unbounded_channel();
+        tokio::spawn(give_back_dropped(pool.clone(), schema.clone(), dropped));
+        Ok(Self { pool, schema, give_back })
+    }
+
+    /// The pool, for transactions to emit in.
+    #[must_use]
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+}
+
+/// Keeps what the database said, and adds what was being done.
+fn database<E: Into<crate::error::DriverError>>(doing: &'static str) -> impl FnOnce(E) -> StoreError {
+    move |source| StoreError::Database { doing, source: source.into() }
+}
+
+/// `Drop` cannot await, so dropped claims arrive here; the task ends with the store.
+async fn give_back_dropped(pool: PgPool, schema: Schema, mut dropped: mpsc::UnboundedReceiver<Ticket>) {
+    let mut tickets = Vec::new();
+    while dropped.recv_many(&mut tickets, 1000).await > 0 {
+        let (ids, tokens) = columns(&tickets);
+        let release = sqlx::query(schema.sql(include_str!("../../sql/postgres/release.sql")));
+        if let Err(error) = release.bind(ids).bind(tokens).execute(&pool).await {
+            tracing::warn!(events = tickets.len(), %error, "dropped claims could not be given back; their leases will run out");
+        }
+        tickets.clear();
+    }
+}
+
+fn columns(tickets: &[Ticket]) -> (Vec<Uuid>, Vec<Uuid>) {
+    tickets.iter().map(|ticket| (ticket.id, ticket.token)).unzip()
+}
+
+fn limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn check(&self) -> Result<(), StoreError> {
+        self.check_schema().await
+    }
+
+    async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
+        let token = Uuid::new_v4();
+        let until = Instant::now() + ask.lease;
+        let rows = sqlx::query(self.schema.sql(include_str!("../../sql/postgres/claim.sql")))
+            .bind(limit(ask.limit))
+            .bind(limit(ask.bytes))
+            .bind(ask.lease.as_secs_f64())
+            .bind(token)
+            .bind(LOSSES_BEFORE_ALONE.cast_signed())
+            .bind(LOSSES_BEFORE_FAILED.cast_signed())
+            .fetch_all(&self.pool)
+            .await
+            .map_err(database("claiming events"))?;
+        let mut claimed = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let (event, deliveries, due_at) = read::claimed(row)?;
+            claimed.push(((due_at, event.seq), Claimed::new(event, deliveries, token, until, self.give_back.clone())));
+        }
+        // RETURNING promises no order.
+        claimed.sort_by_key(|(place, _)| *place);
+        Ok(Claim::new(claimed.into_iter().map(|(_, claimed)| claimed).collect()))
+    }
+
+    async fn settle(&self, settlements: &[Settlement], delete: bool) -> Result<Vec<Ticket>, StoreError> {
+        let settled: HashSet<Uuid> =
+            self.settle_batch(settlements, delete).await.map_err(database("settling events"))?;
+        let lost = settlements.iter().map(Settlement::ticket).filter(|ticket| !settled.contains(&ticket.id));
+        Ok(lost.collect())
+    }
+
+    async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError> {
+        let (ids, tokens) = columns(tickets);
+        let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(self.schema.sql(include_str!("../../sql/postgres/renew.sql")))
+            .bind(ids)
+            .bind(tokens)
+            .bind(lease.as_secs_f64())
+            .fetch_all(&self.pool)
+            .await
+            .map_err(database("renewing leases"))?;
+        Ok(rows.into_iter().map(|(id, token)| Ticket { id, token }).collect())
+    }
+
+    async fn sweep(&self) -> Result<Vec<StoredEvent>, StoreError> {
+        let rows = sqlx::query(self.schema.sql(include_str!("../../sql/postgres/sweep.sql")))
+            .bind(LOSSES_BEFORE_FAILED.cast_signed())
+            .bind(killed_its_relays())
+            .fetch_all(&self.pool)
+            .await
+            .map_err(database("sweeping events"))?;
+        sqlx::query(self.schema.sql(include_str!("../../sql/postgres/sweep_relays.sql")))
+            .execute(&self.pool)
+            .await
+            .map_err(database("sweeping relays"))?;
+        rows.iter().map(read::event).collect()
+    }
+
+    async fn parked_on(&self) -> Result<Vec<String>, StoreError> {
+        sqlx::query_scalar(self.schema.sql(include_str!("../../sql/postgres/parked_on.sql")))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(database("looking for parked events"))
+    }
+
+    async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError> {
+        let rows: Vec<(String, String)> =
+            sqlx::query_as(self.schema.sql(include_str!("../../sql/postgres/parked_kinds.sql")))
+                .bind(on)
+                .fetch_all(&self.pool)
+                .await
+                .map_err(database("looking for parked events"))?;
+        Ok(rows.into_iter().map(|(event_type, aggregate_type)| EventKind { event_type, aggregate_type }).collect())
+    }
+
+    async fn unpark(&self, on: &str, kind: Option<&EventKind>, at_most: usize) -> Result<u64, StoreError> {
+        let done = sqlx::query(self.schema.sql(include_str!("../../sql/postgres/unpark.sql")))
+            .bind(on)
+            .bind(limit(at_most))
+            .bind(kind.map(|kind| kind.event_type.as_str()))
+            .bind(kind.map(|kind| kind.aggregate_type.as_str()))
+            .execute(&self.pool)
+            .await
+            .map_err(database("unparking events"))?;
+        Ok(done.rows_affected())
+    }
+
+    async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError> {
+        self.cleanup_batch(retention).await.map_err(database("cleaning up"))
+    }
+
+    async fn remaining(&self) -> Result<u64, StoreError> {
+        let count: i64 = sqlx::query_scalar(self.schema.sql(include_str!("../../sql/postgres/remaining.sql")))
+            .fetch_one(&self.pool)
+            .await
+            .map_err(database("counting due events"))?;
+        Ok(count.unsigned_abs())
+    }
+
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {
+        sqlx::query(self.schema.sql(include_str!("../../sql/postgres/heartbeat.sql")))
+            .bind(heartbeat.id)
+            .bind(&heartbeat.host)
+            .bind(limit(heartbeat.in_flight))
+            .bind(heartbeat.idle)
+            .execute(&self.pool)
+            .await
+            .map_err(database("saying that the relay lives"))?;
+        Ok(())
+    }
+
+    async fn farewell(&self, relay: Uuid) -> Result<(), StoreError> {
+        sqlx::query(self.schema.sql(include_str!("../../sql/postgres/farewell.sql")))
+            .bind(relay)
+            .execute(&self.pool)
+            .await
+            .map_err(database("saying that the relay is gone"))?;
+        Ok(())
+    }
+
+    async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
+        listen::start(&self.pool, waker).await.map_err(database("listening for notifications"))
+    }
+}
+
+impl PostgresStore {
+    async fn cleanup_batch(&self, retention: &Retention) -> Result<Cleaned, sqlx::Error> {
+        let mut tx = self.pool.begin().await?;
+        let alone: bool = sqlx::query_scalar(self.schema.sql(include_str!("../../sql/postgres/cleanup_lock.sql")))
+            .fetch_one(&mut *tx)
+            .await?;
+        if !alone {
+            return Ok(Cleaned { elsewhere: true, ..Cleaned::default() });
+        }
+        let deleted: i64 = sqlx::query_scalar(self.schema.sql(include_str!("../../sql/postgres/cleanup.sql")))
+            .bind(retention.delivered_after.as_secs_f64())
+            .bind(retention.failed_after.as_secs_f64())
+            .bind(limit(retention.batch))
+            .fetch_one(&mut *tx)
+            .await?;
+        // Less than a batch means that there was no more, so the table need not be read again.
+        let remaining: i64 = if limit(retention.batch) > deleted {
+            0
+        } else {
+            sqlx::query(self.schema.sql(include_str!("../../sql/postgres/cleanup_remaining.sql")))
+                .bind(retention.delivered_after.as_secs_f64())
+                .bind(retention.failed_after.as_secs_f64())
+                .fetch_one(&mut *tx)
+                .await?
+                .try_get(0)?
+        };
+        tx.commit().await?;
+        Ok(Cleaned { deleted: deleted.unsigned_abs(), remaining: remaining.unsigned_abs(), elsewhere: false })
+    }
+}

@@ -1,0 +1,166 @@
+//! People's side of an outbox on PostgreSQL. What it writes is on disk when it answers.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use sqlx::Row;
+use uuid::Uuid;
+
+use super::{PostgresStore, database, read};
+use crate::emit::{self, Emitted};
+use crate::error::{EmitError, StoreError};
+use crate::event::{Event, read_headers};
+use crate::store::inspect::{
+    AttemptView, Counts, DeliveryView, EventDetail, EventView, Filter, Inspect, Parked, RelayView, Retried, Selection,
+};
+use crate::store::row::{failed_only, like, page_limit, retried, search_like};
+
+#[async_trait]
+impl Inspect for PostgresStore {
+    async fn list(&self, filter: &Filter) -> Result<Vec<EventView>, StoreError> {
+        let rows = sqlx::query(self.schema.sql(include_str!("../../../sql/postgres/list.sql")))
+            .bind(filter.state.map(|state| state.as_str()))
+            .bind(filter.event_type.as_deref().map(like))
+            .bind(&filter.aggregate_type)
+            .bind(&filter.aggregate_id)
+            .bind(&filter.parked_on)
+            .bind(filter.search.as_deref().map(search_like))
+            .bind(filter.since)
+            .bind(filter.until)
+            .bind(filter.before)
+            .bind(page_limit(filter))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(database("listing events"))?;
+        rows.iter().map(read::view).collect::<Result<_, _>>().map_err(database("listing events"))
+    }
+
+    async fn get(&self, id: Uuid) -> Result<Option<EventDetail>, StoreError> {
+        self.get_detail(id).await.map_err(database("reading an event"))
+    }
+
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        self.count().await.map_err(database("counting events"))
+    }
+
+    async fn retry(&self, selection: &Selection) -> Result<Vec<(Uuid, Retried)>, StoreError> {
+        let ids = match selection {
+            Selection::Ids(ids) => ids.clone(),
+            Selection::Failed(filter) => {
+                self.list(&failed_only(filter)).await?.into_iter().map(|event| event.id).collect()
+            }
+        };
+        let answers: Vec<(Uuid, String)> =
+            sqlx::query_as(self.schema.sql(include_str!("../../../sql/postgres/retry.sql")))
+                .bind(&ids)
+                .fetch_all(&self.pool)
+                .await
+                .map_err(database("retrying events"))?;
+        Ok(retried(&ids, &answers))
+    }
+
+    async fn emit(&self, event: Event) -> Result<Emitted, StoreError> {
+        let mut tx = self.pool.begin().await.map_err(database("beginning a transaction"))?;
+        sqlx::Executor::execute(&mut *tx, sqlx::raw_sql(self.schema.sql("SET LOCAL search_path TO {schema}")))
+            .await
+            .map_err(database("choosing the schema"))?;
+        let emitted = emit::emit(&mut tx, event).await?;
+        tx.commit().await.map_err(|error| EmitError::Driver(error.into()))?;
+        Ok(emitted)
+    }
+}
+
+impl PostgresStore {
+    async fn get_detail(&self, id: Uuid) -> Result<Option<EventDetail>, sqlx::Error> {
+        let row = sqlx::query(self.schema.sql(include_str!("../../../sql/postgres/get.sql")))
+            .bind(id)
+            .fetch_optional(&self.pool)
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        Ok(Some(EventDetail {
+            event: read::view(&row)?,
+            payload: read::json(row.try_get("payload")?)?,
+            headers: read_headers(row.try_get("headers")?),
+            deliveries: self.deliveries_of(id).await?,
+            failed_attempts: self.attempts_of(id).await?,
+        }))
+    }
+
+    async fn deliveries_of(&self, id: Uuid) -> Result<Vec<DeliveryView>, sqlx::Error> {
+        type Columns = (String, String, i32, Option<DateTime<Utc>>, Option<DateTime<Utc>>, String);
+        let rows: Vec<Columns> =
+            sqlx::query_as(self.schema.sql(include_str!("../../../sql/postgres/get_deliveries.sql")))
+                .bind(id)
+                .fetch_all(&self.pool)
+                .await?;
+        let view = |(destination, status, attempts, next_attempt_at, delivered_at, error): Columns| {
+            let status = status.parse().map_err(read::bad)?;
+            Ok(DeliveryView {
+                destination,
+                status,
+                attempts: read::count(attempts),
+                next_attempt_at,
+                delivered_at,
+                error,
+            })
+        };
+        rows.into_iter().map(view).collect()
+    }
+
+    async fn attempts_of(&self, id: Uuid) -> Result<Vec<AttemptView>, sqlx::Error> {
+        type Columns = (i32, String, DateTime<Utc>, i64, Option<i32>, String, Option<String>);
+        let rows: Vec<Columns> =
+            sqlx::query_as(self.schema.sql(include_str!("../../../sql/postgres/get_attempts.sql")))
+                .bind(id)
+                .fetch_all(&self.pool)
+                .await?;
+        let view = |(number, destination, attempted_at, took_ms, status_code, error, answer): Columns| AttemptView {
+            number: read::count(number),
+            destination,
+            attempted_at,
+            took_ms: took_ms.unsigned_abs(),
+            status_code: status_code.and_then(|code| u16::try_from(code).ok()),
+            error,
+            answer,
+        };
+        Ok(rows.into_iter().map(view).collect())
+    }
+
+    async fn count(&self) -> Result<Counts, sqlx::Error> {
+        let row = sqlx::query(self.schema.sql(include_str!("../../../sql/postgres/counts.sql")))
+            .fetch_one(&self.pool)
+            .await?;
+        let parked: Vec<(String, i64)> =
+            sqlx::query_as(self.schema.sql(include_str!("../../../sql/postgres/counts_parked.sql")))
+                .fetch_all(&self.pool)
+                .await?;
+        let relays = sqlx::query(self.schema.sql(include_str!("../../../sql/postgres/counts_relays.sql")))
+            .fetch_all(&self.pool)
+            .await?;
+        let number = |name: &str| row.try_get::<i64, _>(name).map(i64::unsigned_abs);
+        let oldest: Option<f64> = row.try_get("oldest_due")?;
+        Ok(Counts {
+            due: number("due")?,
+            scheduled: number("scheduled")?,
+            sending: number("sending")?,
+            parked: parked.into_iter().map(|(on, count)| Parked { on, count: count.unsigned_abs() }).collect(),
+            delivered: number("delivered")?,
+            failed: number("failed")?,
+            oldest_due: oldest.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))),
+            relays: relays.iter().map(relay).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+fn relay(row: &sqlx::postgres::PgRow) -> Result<RelayView, sqlx::Error> {
+    Ok(RelayView {
+        id: row.try_get("id")?,
+        host: row.try_get("host")?,
+        started_at: row.try_get("started_at")?,
+        heartbeat_at: row.try_get("heartbeat_at")?,
+        in_flight: row.try_get::<i64, _>("in_flight")?.unsigned_abs(),
+        idle: row.try_get("idle")?,
+        alive: row.try_get("alive")?,
+    })
+}

@@ -1,0 +1,78 @@
+//! Rows of PostgreSQL as the values the relay and people see.
+
+use chrono::{DateTime, Utc};
+use serde_json::value::RawValue;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use super::database;
+use crate::delivery::Delivery;
+use crate::error::StoreError;
+use crate::event::{StoredEvent, read_headers};
+use crate::store::State;
+use crate::store::inspect::EventView;
+use crate::store::row::read_deliveries;
+
+/// A row of `claim.sql`: the event, what is kept of its destinations, and when it was due.
+pub(super) fn claimed(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, DateTime<Utc>), StoreError> {
+    let event = event(row)?;
+    let deliveries: Option<String> = row.try_get("deliveries").map_err(database("reading a claim"))?;
+    let due_at = row.try_get("due_at").map_err(database("reading a claim"))?;
+    let deliveries = read_deliveries(event.id, deliveries.as_deref())?;
+    Ok((event, deliveries, due_at))
+}
+
+pub(super) fn event(row: &PgRow) -> Result<StoredEvent, StoreError> {
+    try_event(row).map_err(database("reading an event"))
+}
+
+fn try_event(row: &PgRow) -> Result<StoredEvent, sqlx::Error> {
+    Ok(StoredEvent {
+        id: row.try_get("id")?,
+        seq: row.try_get("seq")?,
+        aggregate_type: row.try_get("aggregate_type")?,
+        aggregate_id: row.try_get("aggregate_id")?,
+        event_type: row.try_get("event_type")?,
+        payload: json(row.try_get("payload")?)?,
+        headers: read_headers(row.try_get("headers")?),
+        idempotency_key: row.try_get("idempotency_key")?,
+        attempts: count(row.try_get("attempts")?),
+        max_attempts: row.try_get::<Option<i32>, _>("max_attempts")?.map(count),
+        claims: count(row.try_get("claims")?),
+        created_at: row.try_get("created_at")?,
+    })
+}
+
+pub(super) fn view(row: &PgRow) -> Result<EventView, sqlx::Error> {
+    Ok(EventView {
+        id: row.try_get("id")?,
+        seq: row.try_get("seq")?,
+        aggregate_type: row.try_get("aggregate_type")?,
+        aggregate_id: row.try_get("aggregate_id")?,
+        event_type: row.try_get("event_type")?,
+        status: row.try_get::<String, _>("status")?.parse().map_err(bad)?,
+        state: State::parse(row.try_get("state")?).ok_or_else(|| bad("an unknown state".to_owned()))?,
+        idempotency_key: row.try_get("idempotency_key")?,
+        attempts: count(row.try_get("attempts")?),
+        max_attempts: row.try_get::<Option<i32>, _>("max_attempts")?.map(count),
+        claims: count(row.try_get("claims")?),
+        next_attempt_at: row.try_get("next_attempt_at")?,
+        parked_on: row.try_get("parked_on")?,
+        delivered_at: row.try_get("delivered_at")?,
+        error_message: row.try_get("error_message")?,
+        created_at: row.try_get("created_at")?,
+        updated_at: row.try_get("updated_at")?,
+    })
+}
+
+pub(super) fn json(text: String) -> Result<Box<RawValue>, sqlx::Error> {
+    RawValue::from_string(text).map_err(|error| sqlx::Error::Decode(error.into()))
+}
+
+pub(super) fn bad(what: String) -> sqlx::Error {
+    sqlx::Error::Decode(what.into())
+}
+
+pub(super) fn count(number: i32) -> u32 {
+    number.unsigned_abs()
+}

@@ -1,0 +1,91 @@
+//! Migrate on PostgreSQL: the numbered files, one transaction for all that are missing, and the grants.
+
+use sqlx::{AssertSqlSafe, Executor};
+
+use super::{PostgresStore, database};
+use crate::error::StoreError;
+use crate::store::migrate::{self, Migration, Role};
+
+const MIGRATIONS: &[Migration] =
+    &[Migration { version: 1, name: "outbox", sql: include_str!("../../../sql/postgres/migrations/0001_outbox.sql") }];
+
+/// Relation does not exist, and schema does not exist.
+const NOT_THERE: [&str; 2] = ["42P01", "3F000"];
+
+impl PostgresStore {
+    /// Applies what is missing and answers it: nothing, when the schema is up to date. Several may do so at once.
+    ///
+    /// # Errors
+    /// What the database said; nothing was applied then.
+    pub async fn migrate(&self) -> Result<Vec<Migration>, StoreError> {
+        self.apply_missing().await.map_err(database("migrating the outbox's tables"))
+    }
+
+    async fn apply_missing(&self) -> Result<Vec<Migration>, sqlx::Error> {
+        let mut tx = self.pool.begin().await?;
+        sqlx::query("SELECT pg_advisory_xact_lock(hashtext('pillarbox migrate'))").execute(&mut *tx).await?;
+        tx.execute(sqlx::raw_sql(self.schema.sql("CREATE SCHEMA IF NOT EXISTS {schema}"))).await?;
+        tx.execute(sqlx::raw_sql(self.schema.sql("SET LOCAL search_path TO {schema}"))).await?;
+        tx.execute(include_str!("../../../sql/postgres/migrations_table.sql")).await?;
+        let made: Vec<(i32, String)> =
+            sqlx::query_as(self.schema.sql(include_str!("../../../sql/postgres/migrations_made.sql")))
+                .fetch_all(&mut *tx)
+                .await?;
+        let missing: Vec<Migration> = MIGRATIONS
+            .iter()
+            .filter(|known| made.iter().all(|(version, _)| *version != known.version))
+            .copied()
+            .collect();
+        for migration in &missing {
+            tx.execute(sqlx::raw_sql(AssertSqlSafe(migration.sql))).await?;
+            sqlx::query("INSERT INTO outbox_migration (version, name, least_program) VALUES ($1, $2, $3)")
+                .bind(migration.version)
+                .bind(migration.name)
+                .bind(migration.least_program())
+                .execute(&mut *tx)
+                .await?;
+        }
+        tx.commit().await?;
+        Ok(missing)
+    }
+
+    pub(super) async fn check_schema(&self) -> Result<(), StoreError> {
+        let made: Result<Vec<(i32, String)>, sqlx::Error> =
+            sqlx::query_as(self.schema.sql(include_str!("../../../sql/postgres/migrations_made.sql")))
+                .fetch_all(&self.pool)
+                .await;
+        match made {
+            Ok(made) => migrate::check(Some(&made), MIGRATIONS),
+            Err(sqlx::Error::Database(error))
+                if error.code().is_some_and(|code| NOT_THERE.contains(&code.as_ref())) =>
+            {
+                migrate::check(None, MIGRATIONS)
+            }
+            Err(error) => Err(database("looking at the outbox's tables")(error)),
+        }
+    }
+
+    /// The statements that give a database role what it needs, for people to read.
+    #[must_use]
+    pub fn grants(&self, kind: Role, role: &str) -> String {
+        let text = match kind {
+            Role::Emit => include_str!("../../../sql/postgres/grants_emit.sql"),
+            Role::Relay => include_str!("../../../sql/postgres/grants_relay.sql"),
+        };
+        let quoted = format!("\"{}\"", role.replace('"', "\"\""));
+        self.schema.sql(text).0.replace("{role}", &quoted)
+    }
+
+    /// Gives a database role what it needs.
+    ///
+    /// # Errors
+    /// What the database said; nothing was granted then.
+    pub async fn grant(&self, kind: Role, role: &str) -> Result<(), StoreError> {
+        // Several statements in one message are one transaction.
+        self.pool
+            .execute(sqlx::raw_sql(AssertSqlSafe(self.grants(kind, role))))
+            .await
+            .map_err(database("granting rights"))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,179 @@
+//! What every store writes and reads in the same way, whatever its database.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::{Filter, LOSSES_BEFORE_FAILED, Retried, Settlement, State, Ticket};
+use crate::delivery::{Change, Delivery};
+use crate::error::StoreError;
+
+/// How many failed attempts of an event are kept.
+pub(crate) const ATTEMPTS_KEPT: i32 = 20;
+/// How much of an error or an answer is kept, in bytes: an endpoint does not get to fill the table.
+const TEXT_KEPT: usize = 2048;
+
+/// The error of an event that has killed its relays.
+pub(crate) fn killed_its_relays() -> String {
+    format!(
+        "given up: {LOSSES_BEFORE_FAILED} relays died or hung while they had this event, the last ones while they had \
+         nothing else; find out why before it is retried"
+    )
+}
+
+/// A settlement as the row of its event becomes.
+pub(crate) struct Written<'a> {
+    pub(crate) ticket: Ticket,
+    pub(crate) change: &'static str,
+    pub(crate) attempts: i32,
+    pub(crate) after: f64,
+    pub(crate) parked_on: Option<&'a str>,
+    pub(crate) error: Cow<'a, str>,
+}
+
+impl<'a> Written<'a> {
+    pub(crate) fn of(settlement: &'a Settlement) -> Self {
+        let verdict = &settlement.verdict;
+        let (change, after, parked_on, error) = match &verdict.change {
+            Change::Deliver => ("deliver", Duration::ZERO, None, ""),
+            Change::Retry { after, error } => ("retry", *after, None, error.as_str()),
+            Change::Fail { error } => ("fail", Duration::ZERO, None, error.as_str()),
+            Change::Park { on, error } => ("park", Duration::ZERO, Some(on.as_str()), error.as_str()),
+            Change::Release => ("release", Duration::ZERO, None, ""),
+        };
+        Self {
+            ticket: settlement.ticket,
+            change,
+            attempts: verdict.attempts.cast_signed(),
+            after: after.as_secs_f64(),
+            parked_on,
+            error: kept(error),
+        }
+    }
+}
+
+/// A failed attempt as it is kept.
+pub(crate) struct KeptAttempt<'a> {
+    pub(crate) event_id: Uuid,
+    pub(crate) destination: &'a str,
+    pub(crate) took_ms: i64,
+    pub(crate) status_code: Option<i32>,
+    pub(crate) error: Cow<'a, str>,
+    pub(crate) answer: Option<Cow<'a, str>>,
+    /// Within its event and round, counted from 1.
+    pub(crate) position: i32,
+}
+
+impl Settlement {
+    /// Whether there is more to write than the event's row.
+    pub(crate) fn has_details(&self) -> bool {
+        !self.verdict.deliveries.is_empty() || !self.verdict.failures.is_empty()
+    }
+
+    pub(crate) fn attempts(&self) -> impl Iterator<Item = KeptAttempt<'_>> {
+        (1..).zip(&self.verdict.failures).map(|(position, attempt)| KeptAttempt {
+            event_id: self.ticket.id,
+            destination: &attempt.destination,
+            took_ms: i64::try_from(attempt.took.as_millis()).unwrap_or(i64::MAX),
+            status_code: attempt.error.status.map(i32::from),
+            error: kept(&attempt.error.message),
+            answer: attempt.error.answer.as_deref().map(kept),
+            position,
+        })
+    }
+}
+
+/// No more than is kept, and nothing that a database's text cannot hold.
+pub(crate) fn kept(text: &str) -> Cow<'_, str> {
+    if text.len() <= TEXT_KEPT && !text.contains('\0') {
+        return Cow::Borrowed(text);
+    }
+    let end = (0..=TEXT_KEPT.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    Cow::Owned(text[..end].replace('\0', "\u{fffd}"))
+}
+
+/// What a claim reads of an event's destinations.
+#[derive(Deserialize)]
+struct ClaimedDelivery {
+    destination: String,
+    status: String,
+    attempts: u32,
+    due_in: Option<f64>,
+    error: String,
+}
+
+pub(crate) fn read_deliveries(id: Uuid, json: Option<&str>) -> Result<Vec<Delivery>, StoreError> {
+    let Some(json) = json else { return Ok(Vec::new()) };
+    let bad = |what: String| StoreError::BadRow { id: id.to_string(), what };
+    let rows: Vec<ClaimedDelivery> = serde_json::from_str(json).map_err(|error| bad(error.to_string()))?;
+    rows.into_iter()
+        .map(|row| {
+            Ok(Delivery {
+                destination: row.destination,
+                status: row.status.parse().map_err(bad)?,
+                attempts: row.attempts,
+                due_in: Duration::from_secs_f64(row.due_in.unwrap_or_default().max(0.0)),
+                error: row.error,
+            })
+        })
+        .collect()
+}
+
+/// A name in which `*` stands for anything, as LIKE wants it.
+pub(crate) fn like(pattern: &str) -> String {
+    pattern.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_").replace('*', "%")
+}
+
+/// Anything that contains the text, as LIKE wants it.
+pub(crate) fn search_like(text: &str) -> String {
+    format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"))
+}
+
+pub(crate) fn page_limit(filter: &Filter) -> i64 {
+    match filter.limit {
+        0 => 50,
+        limit => i64::try_from(limit).unwrap_or(i64::MAX),
+    }
+}
+
+/// The filter, for dead letters only.
+pub(crate) fn failed_only(filter: &Filter) -> Filter {
+    Filter { state: Some(State::Failed), ..filter.clone() }
+}
+
+/// An answer for each id that was asked for, in its order.
+pub(crate) fn retried(ids: &[Uuid], answers: &[(Uuid, String)]) -> Vec<(Uuid, Retried)> {
+    let answers: HashMap<Uuid, &str> = answers.iter().map(|(id, answer)| (*id, answer.as_str())).collect();
+    ids.iter()
+        .map(|id| {
+            let answer = match answers.get(id) {
+                Some(&"due") => Retried::Due,
+                Some(&"delivered") => Retried::Delivered,
+                Some(_) => Retried::BeingSent,
+                None => Retried::Unknown,
+            };
+            (*id, answer)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_text_is_bounded_and_storable() {
+        assert_eq!(kept("fine"), "fine");
+        assert_eq!(kept("a\0b"), "a\u{fffd}b");
+        assert_eq!(kept(&"é".repeat(2000)).len(), TEXT_KEPT);
+    }
+
+    #[test]
+    fn patterns_become_likes_without_their_own_wildcards() {
+        assert_eq!(like("order_*.%"), "order\\_%.\\%");
+        assert_eq!(search_like("50%_*"), "%50\\%\\_*%");
+    }
+}

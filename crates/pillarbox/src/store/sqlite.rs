@@ -1,0 +1,273 @@
+//! The store on SQLite: the same verbs and the same table, for one machine. The clock is the host's.
+//!
+//! SQLite has one writer at a time, so a claim is `BEGIN IMMEDIATE`, a read and a write; nothing is skipped or waited
+//! for inside. Lists of values travel as one JSON value. The statements stand in `sql/sqlite`, named as on PostgreSQL.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use serde_json::json;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::row::killed_its_relays;
+use super::{
+    Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, Retention,
+    Settlement, Store, Ticket, WakeUp,
+};
+use crate::error::StoreError;
+use crate::event::StoredEvent;
+use crate::relay::wake::Waker;
+
+mod inspect;
+mod read;
+mod schema;
+mod settle;
+mod watch;
+
+/// An outbox in a SQLite file.
+#[derive(Debug, Clone)]
+pub struct SqliteStore {
+    /// Claims and settles: a commit that a power cut takes back is a duplicate, not a loss.
+    relaxed: SqlitePool,
+    /// What people do: on disk when it answers.
+    durable: SqlitePool,
+    give_back: mpsc::UnboundedSender<Ticket>,
+}
+
+/// How long a statement waits for another process that writes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl SqliteStore {
+    /// Opens the file, and makes it if it is not there. [`Store::check`] says whether the tables are.
+    ///
+    /// # Errors
+    /// When it cannot be opened or made.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .busy_timeout(PATIENCE);
+        let relaxed = SqlitePoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(PATIENCE)
+            .connect_with(options.clone().synchronous(SqliteSynchronous::Normal))
+            .await
+            .map_err(database("opening the database's file"))?;
+        let durable = SqlitePoolOptions::new()
+            .max_connections(4)
+            .acquire_timeout(PATIENCE)
+            .connect_with(options.synchronous(SqliteSynchronous::Full))
+            .await
+            .map_err(database("opening the database's file"))?;
+        let (give_back, dropped) = mpsc::unbounded_channel();
+        tokio::spawn(give_back_dropped(relaxed.clone(), dropped));
+        Ok(Self { relaxed, durable, give_back })
+    }
+
+    /// The pool, for transactions to emit in.
+    #[must_use]
+    pub fn pool(&self) -> &SqlitePool {
+        &self.durable
+    }
+}
+
+/// Keeps what the database said, and adds what was being done.
+fn database<E: Into<crate::error::DriverError>>(doing: &'static str) -> impl FnOnce(E) -> StoreError {
+    move |source| StoreError::Database { doing, source: source.into() }
+}
+
+/// `Drop` cannot await, so dropped claims arrive here; the task ends with the store.
+async fn give_back_dropped(pool: SqlitePool, mut dropped: mpsc::UnboundedReceiver<Ticket>) {
+    let mut tickets = Vec::new();
+    while dropped.recv_many(&mut tickets, 1000).await > 0 {
+        let release = sqlx::query(include_str!("../../sql/sqlite/release.sql")).bind(pairs(&tickets));
+        if let Err(error) = release.execute(&pool).await {
+            tracing::warn!(events = tickets.len(), %error, "dropped claims could not be given back; their leases will run out");
+        }
+        tickets.clear();
+    }
+}
+
+/// `[[id, token], …]`
+fn pairs(tickets: &[Ticket]) -> String {
+    let pairs: Vec<_> = tickets.iter().map(|ticket| json!([ticket.id, ticket.token])).collect();
+    json!(pairs).to_string()
+}
+
+fn limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn check(&self) -> Result<(), StoreError> {
+        self.check_schema().await
+    }
+
+    async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
+        let token = Uuid::new_v4();
+        let until = Instant::now() + ask.lease;
+        let events = self.claim_due(ask, token).await?;
+        let claimed = |(event, deliveries)| Claimed::new(event, deliveries, token, until, self.give_back.clone());
+        Ok(Claim::new(events.into_iter().map(claimed).collect()))
+    }
+
+    async fn settle(&self, settlements: &[Settlement], delete: bool) -> Result<Vec<Ticket>, StoreError> {
+        let settled: HashSet<Uuid> =
+            self.settle_batch(settlements, delete).await.map_err(database("settling events"))?;
+        let lost = settlements.iter().map(Settlement::ticket).filter(|ticket| !settled.contains(&ticket.id));
+        Ok(lost.collect())
+    }
+
+    async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError> {
+        let rows: Vec<String> = sqlx::query_scalar(include_str!("../../sql/sqlite/renew.sql"))
+            .bind(pairs(tickets))
+            .bind(lease.as_secs_f64())
+            .fetch_all(&self.relaxed)
+            .await
+            .map_err(database("renewing leases"))?;
+        let renewed = read::ids(rows).map_err(database("renewing leases"))?;
+        Ok(tickets.iter().filter(|ticket| renewed.contains(&ticket.id)).copied().collect())
+    }
+
+    async fn sweep(&self) -> Result<Vec<StoredEvent>, StoreError> {
+        let rows = sqlx::query(include_str!("../../sql/sqlite/sweep.sql"))
+            .bind(LOSSES_BEFORE_FAILED)
+            .bind(killed_its_relays())
+            .fetch_all(&self.relaxed)
+            .await
+            .map_err(database("sweeping events"))?;
+        sqlx::query(include_str!("../../sql/sqlite/sweep_relays.sql"))
+            .execute(&self.relaxed)
+            .await
+            .map_err(database("sweeping relays"))?;
+        rows.iter().map(read::event).collect()
+    }
+
+    async fn parked_on(&self) -> Result<Vec<String>, StoreError> {
+        sqlx::query_scalar(include_str!("../../sql/sqlite/parked_on.sql"))
+            .fetch_all(&self.durable)
+            .await
+            .map_err(database("looking for parked events"))
+    }
+
+    async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError> {
+        let rows: Vec<(String, String)> = sqlx::query_as(include_str!("../../sql/sqlite/parked_kinds.sql"))
+            .bind(on)
+            .fetch_all(&self.durable)
+            .await
+            .map_err(database("looking for parked events"))?;
+        Ok(rows.into_iter().map(|(event_type, aggregate_type)| EventKind { event_type, aggregate_type }).collect())
+    }
+
+    async fn unpark(&self, on: &str, kind: Option<&EventKind>, at_most: usize) -> Result<u64, StoreError> {
+        let done = sqlx::query(include_str!("../../sql/sqlite/unpark.sql"))
+            .bind(on)
+            .bind(limit(at_most))
+            .bind(kind.map(|kind| kind.event_type.as_str()))
+            .bind(kind.map(|kind| kind.aggregate_type.as_str()))
+            .execute(&self.relaxed)
+            .await
+            .map_err(database("unparking events"))?;
+        Ok(done.rows_affected())
+    }
+
+    async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError> {
+        self.cleanup_batch(retention).await.map_err(database("cleaning up"))
+    }
+
+    async fn remaining(&self) -> Result<u64, StoreError> {
+        let count: i64 = sqlx::query_scalar(include_str!("../../sql/sqlite/remaining.sql"))
+            .fetch_one(&self.durable)
+            .await
+            .map_err(database("counting due events"))?;
+        Ok(count.unsigned_abs())
+    }
+
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {
+        sqlx::query(include_str!("../../sql/sqlite/heartbeat.sql"))
+            .bind(heartbeat.id.hyphenated())
+            .bind(&heartbeat.host)
+            .bind(limit(heartbeat.in_flight))
+            .bind(heartbeat.idle)
+            .execute(&self.relaxed)
+            .await
+            .map_err(database("saying that the relay lives"))?;
+        Ok(())
+    }
+
+    async fn farewell(&self, relay: Uuid) -> Result<(), StoreError> {
+        sqlx::query(include_str!("../../sql/sqlite/farewell.sql"))
+            .bind(relay.hyphenated())
+            .execute(&self.relaxed)
+            .await
+            .map_err(database("saying that the relay is gone"))?;
+        Ok(())
+    }
+
+    async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
+        watch::start(&self.durable, waker).await.map_err(database("watching the file"))
+    }
+}
+
+impl SqliteStore {
+    async fn claim_due(
+        &self,
+        ask: Ask,
+        token: Uuid,
+    ) -> Result<Vec<(StoredEvent, Vec<crate::delivery::Delivery>)>, StoreError> {
+        let doing = "claiming events";
+        let mut tx = self.relaxed.begin_with("BEGIN IMMEDIATE").await.map_err(database(doing))?;
+        let rows = sqlx::query(include_str!("../../sql/sqlite/claim_due.sql"))
+            .bind(limit(ask.limit))
+            .bind(limit(ask.bytes))
+            .bind(LOSSES_BEFORE_ALONE)
+            .bind(LOSSES_BEFORE_FAILED)
+            .fetch_all(&mut *tx)
+            .await
+            .map_err(database(doing))?;
+        let events = rows.iter().map(read::claimed).collect::<Result<Vec<_>, _>>()?;
+        if events.is_empty() {
+            return Ok(events);
+        }
+        let ids: Vec<Uuid> = events.iter().map(|(event, _)| event.id).collect();
+        sqlx::query(include_str!("../../sql/sqlite/claim.sql"))
+            .bind(json!(ids).to_string())
+            .bind(ask.lease.as_secs_f64())
+            .bind(token.hyphenated())
+            .execute(&mut *tx)
+            .await
+            .map_err(database(doing))?;
+        tx.commit().await.map_err(database(doing))?;
+        Ok(events)
+    }
+
+    async fn cleanup_batch(&self, retention: &Retention) -> Result<Cleaned, sqlx::Error> {
+        let mut tx = self.relaxed.begin_with("BEGIN IMMEDIATE").await?;
+        let ids: Vec<String> = sqlx::query_scalar(include_str!("../../sql/sqlite/cleanup.sql"))
+            .bind(retention.delivered_after.as_secs_f64())
+            .bind(retention.failed_after.as_secs_f64())
+            .bind(limit(retention.batch))
+            .fetch_all(&mut *tx)
+            .await?;
+        settle::delete_details(&mut tx, &json!(ids).to_string()).await?;
+        // Less than a batch means that there was no more, so the table need not be read again.
+        let remaining: i64 = if ids.len() < retention.batch {
+            0
+        } else {
+            sqlx::query_scalar(include_str!("../../sql/sqlite/cleanup_remaining.sql"))
+                .bind(retention.delivered_after.as_secs_f64())
+                .bind(retention.failed_after.as_secs_f64())
+                .fetch_one(&mut *tx)
+                .await?
+        };
+        tx.commit().await?;
+        let deleted = ids.len() as u64;
+        Ok(Cleaned { deleted, remaining: remaining.unsigned_abs(), elsewhere: false })
+    }
+}

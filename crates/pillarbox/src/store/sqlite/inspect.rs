@@ -1,0 +1,166 @@
+//! People's side of an outbox on SQLite. What it writes is on disk when it answers.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::json;
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+use uuid::Uuid;
+
+use super::{SqliteStore, database, read};
+use crate::emit::sqlite::moment;
+use crate::emit::{self, Emitted};
+use crate::error::{EmitError, StoreError};
+use crate::event::{Event, read_headers};
+use crate::store::inspect::{
+    AttemptView, Counts, DeliveryView, EventDetail, EventView, Filter, Inspect, Parked, RelayView, Retried, Selection,
+};
+use crate::store::row::{failed_only, like, page_limit, retried, search_like};
+
+#[async_trait]
+impl Inspect for SqliteStore {
+    async fn list(&self, filter: &Filter) -> Result<Vec<EventView>, StoreError> {
+        let rows = sqlx::query(include_str!("../../../sql/sqlite/list.sql"))
+            .bind(filter.state.map(|state| state.as_str()))
+            .bind(filter.event_type.as_deref().map(like))
+            .bind(&filter.aggregate_type)
+            .bind(&filter.aggregate_id)
+            .bind(&filter.parked_on)
+            .bind(filter.search.as_deref().map(search_like))
+            .bind(filter.since.map(moment))
+            .bind(filter.until.map(moment))
+            .bind(filter.before)
+            .bind(page_limit(filter))
+            .fetch_all(&self.durable)
+            .await
+            .map_err(database("listing events"))?;
+        rows.iter().map(read::view).collect::<Result<_, _>>().map_err(database("listing events"))
+    }
+
+    async fn get(&self, id: Uuid) -> Result<Option<EventDetail>, StoreError> {
+        self.get_detail(id).await.map_err(database("reading an event"))
+    }
+
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        self.count().await.map_err(database("counting events"))
+    }
+
+    async fn retry(&self, selection: &Selection) -> Result<Vec<(Uuid, Retried)>, StoreError> {
+        let ids = match selection {
+            Selection::Ids(ids) => ids.clone(),
+            Selection::Failed(filter) => {
+                self.list(&failed_only(filter)).await?.into_iter().map(|event| event.id).collect()
+            }
+        };
+        self.retry_ids(&ids).await.map_err(database("retrying events"))
+    }
+
+    async fn emit(&self, event: Event) -> Result<Emitted, StoreError> {
+        let mut tx = self.durable.begin_with("BEGIN IMMEDIATE").await.map_err(database("beginning a transaction"))?;
+        let emitted = emit::emit(&mut tx, event).await?;
+        tx.commit().await.map_err(|error| EmitError::Driver(error.into()))?;
+        Ok(emitted)
+    }
+}
+
+impl SqliteStore {
+    async fn retry_ids(&self, ids: &[Uuid]) -> Result<Vec<(Uuid, Retried)>, sqlx::Error> {
+        let list = json!(ids).to_string();
+        let mut tx = self.durable.begin_with("BEGIN IMMEDIATE").await?;
+        let due: Vec<String> =
+            sqlx::query_scalar(include_str!("../../../sql/sqlite/retry.sql")).bind(&list).fetch_all(&mut *tx).await?;
+        sqlx::query(include_str!("../../../sql/sqlite/retry_deliveries.sql"))
+            .bind(json!(due).to_string())
+            .execute(&mut *tx)
+            .await?;
+        let statuses: Vec<(String, String)> =
+            sqlx::query_as(include_str!("../../../sql/sqlite/statuses.sql")).bind(&list).fetch_all(&mut *tx).await?;
+        tx.commit().await?;
+        let due = read::ids(due)?;
+        let mut answers = Vec::with_capacity(statuses.len());
+        for (id, status) in statuses {
+            let id: Uuid = id.parse().map_err(|error: uuid::Error| read::bad(error))?;
+            answers.push((id, if due.contains(&id) { "due".to_owned() } else { status }));
+        }
+        Ok(retried(ids, &answers))
+    }
+
+    async fn get_detail(&self, id: Uuid) -> Result<Option<EventDetail>, sqlx::Error> {
+        let row = sqlx::query(include_str!("../../../sql/sqlite/get.sql"))
+            .bind(id.hyphenated())
+            .fetch_optional(&self.durable)
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        let deliveries = sqlx::query(include_str!("../../../sql/sqlite/get_deliveries.sql"))
+            .bind(id.hyphenated())
+            .fetch_all(&self.durable)
+            .await?;
+        let attempts = sqlx::query(include_str!("../../../sql/sqlite/get_attempts.sql"))
+            .bind(id.hyphenated())
+            .fetch_all(&self.durable)
+            .await?;
+        Ok(Some(EventDetail {
+            event: read::view(&row)?,
+            payload: read::json(row.try_get("payload")?)?,
+            headers: read_headers(row.try_get("headers")?),
+            deliveries: deliveries.iter().map(delivery).collect::<Result<_, _>>()?,
+            failed_attempts: attempts.iter().map(attempt).collect::<Result<_, _>>()?,
+        }))
+    }
+
+    async fn count(&self) -> Result<Counts, sqlx::Error> {
+        let row = sqlx::query(include_str!("../../../sql/sqlite/counts.sql")).fetch_one(&self.durable).await?;
+        let parked: Vec<(String, i64)> =
+            sqlx::query_as(include_str!("../../../sql/sqlite/counts_parked.sql")).fetch_all(&self.durable).await?;
+        let relays =
+            sqlx::query(include_str!("../../../sql/sqlite/counts_relays.sql")).fetch_all(&self.durable).await?;
+        let number = |name: &str| row.try_get::<i64, _>(name).map(i64::unsigned_abs);
+        let oldest: Option<f64> = row.try_get("oldest_due")?;
+        Ok(Counts {
+            due: number("due")?,
+            scheduled: number("scheduled")?,
+            sending: number("sending")?,
+            parked: parked.into_iter().map(|(on, count)| Parked { on, count: count.unsigned_abs() }).collect(),
+            delivered: number("delivered")?,
+            failed: number("failed")?,
+            oldest_due: oldest.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))),
+            relays: relays.iter().map(relay).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+fn delivery(row: &SqliteRow) -> Result<DeliveryView, sqlx::Error> {
+    Ok(DeliveryView {
+        destination: row.try_get("destination")?,
+        status: row.try_get::<String, _>("status")?.parse().map_err(read::bad)?,
+        attempts: row.try_get("attempts")?,
+        next_attempt_at: read::maybe_moment(row, "next_attempt_at")?,
+        delivered_at: read::maybe_moment(row, "delivered_at")?,
+        error: row.try_get("error")?,
+    })
+}
+
+fn attempt(row: &SqliteRow) -> Result<AttemptView, sqlx::Error> {
+    Ok(AttemptView {
+        number: row.try_get("number")?,
+        destination: row.try_get("destination")?,
+        attempted_at: read::moment(row, "attempted_at")?,
+        took_ms: row.try_get::<i64, _>("took_ms")?.unsigned_abs(),
+        status_code: row.try_get("status_code")?,
+        error: row.try_get("error")?,
+        answer: row.try_get("answer")?,
+    })
+}
+
+fn relay(row: &SqliteRow) -> Result<RelayView, sqlx::Error> {
+    Ok(RelayView {
+        id: read::id(row, "id")?,
+        host: row.try_get("host")?,
+        started_at: read::moment(row, "started_at")?,
+        heartbeat_at: read::moment(row, "heartbeat_at")?,
+        in_flight: row.try_get::<i64, _>("in_flight")?.unsigned_abs(),
+        idle: row.try_get("idle")?,
+        alive: row.try_get("alive")?,
+    })
+}
