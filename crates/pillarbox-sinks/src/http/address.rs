@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 /// The IANA special-purpose registry, and multicast: a network and the length of its prefix.
-const SPECIAL_V4: [(Ipv4Addr, u32); 16] = [
+const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),       // this host, unspecified
     (Ipv4Addr::new(10, 0, 0, 0), 8),      // private
     (Ipv4Addr::new(100, 64, 0, 0), 10),   // carrier-grade NAT
@@ -21,8 +21,7 @@ const SPECIAL_V4: [(Ipv4Addr, u32); 16] = [
     (Ipv4Addr::new(198, 51, 100, 0), 24), // documentation
     (Ipv4Addr::new(203, 0, 113, 0), 24),  // documentation
     (Ipv4Addr::new(224, 0, 0, 0), 4),     // multicast
-    (Ipv4Addr::new(240, 0, 0, 0), 4),     // reserved
-    (Ipv4Addr::BROADCAST, 32),
+    (Ipv4Addr::new(240, 0, 0, 0), 4),     // reserved, broadcast
 ];
 
 /// What is special inside the global unicast range.

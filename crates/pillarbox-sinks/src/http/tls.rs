@@ -6,6 +6,7 @@ use reqwest::Url;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
+use rustls_native_certs::CertificateResult;
 
 use super::settings::{HttpError, HttpSettings};
 
@@ -18,7 +19,7 @@ pub(super) fn config(settings: &HttpSettings, url: &Url) -> Result<ClientConfig,
         add_own(&mut roots, pem)?;
     }
     if url.scheme() == "https" {
-        add_system(&mut roots)?;
+        add_system(&mut roots, rustls_native_certs::load_native_certs())?;
     }
     let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -39,8 +40,7 @@ fn add_own(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), HttpError> {
 }
 
 /// A system without authorities is fine as long as `ca_file` gives some.
-fn add_system(roots: &mut RootCertStore) -> Result<(), HttpError> {
-    let system = rustls_native_certs::load_native_certs();
+fn add_system(roots: &mut RootCertStore, system: CertificateResult) -> Result<(), HttpError> {
     for error in &system.errors {
         tracing::warn!(%error, "some of the system's certificate authorities cannot be read");
     }
@@ -65,5 +65,11 @@ mod tests {
         assert!(
             refusal("-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n").contains("it must be PEM")
         );
+    }
+
+    #[test]
+    fn a_system_without_authorities_can_trust_nobody() {
+        let error = add_system(&mut RootCertStore::empty(), CertificateResult::default()).unwrap_err().to_string();
+        assert!(error.contains("install ca-certificates, or set ca_file"), "{error}");
     }
 }
