@@ -1,1 +1,16 @@
-//! placeholder
+//! What Pillarbox's tests and measurements stand on: servers of their own, a receiver that remembers, programs that can
+//! be killed, and one bounded wait.
+//!
+//! Everything here panics when the machine does not give what a test needs, with how to get it: a test without its server
+//! fails, it is not skipped. It is never a normal dependency.
+
+mod port;
+pub mod postgres;
+pub mod process;
+pub mod receiver;
+pub mod wait;
+
+pub use postgres::{PrivatePostgres, TestDatabase};
+pub use process::{Program, Signal};
+pub use receiver::{Answer, Received, Receiver};
+pub use wait::wait_until;

@@ -1,0 +1,33 @@
+# The commands of everyday work; `make` alone lists them.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test fmt lint demo torture servers servers-stop
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what the tests need and this machine lacks
+	@scripts/setup
+
+test: ## everything that must pass: format, lints, tests and doc tests, on a private PostgreSQL
+	@scripts/setup
+	@scripts/test
+
+fmt: ## format the code
+	cargo fmt --all
+
+lint: ## the lints that `make test` insists on
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
+
+demo: ## the program's own demonstration
+	cargo run --release -- demo
+
+torture: ## kill relays and servers, and count what arrives: make torture ARGS="--help"
+	cargo run --release -p pillarbox-testkit --bin torture -- $(ARGS)
+
+servers: ## start a PostgreSQL for tests run by hand, and print its address
+	@scripts/setup
+	@scripts/servers start
+
+servers-stop: ## stop it again
+	@scripts/servers stop

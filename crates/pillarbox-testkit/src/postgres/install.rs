@@ -1,0 +1,86 @@
+//! PostgreSQL as it is installed on this machine: where its programs are, as whom they run, and an empty data directory.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+use tempfile::TempDir;
+
+const DEBIAN: &str = "/usr/lib/postgresql";
+
+/// A command that runs one of PostgreSQL's programs, or another one as PostgreSQL's user, inside `directory`.
+///
+/// PostgreSQL refuses to run as root, so root becomes the user `postgres`. `setpriv` replaces itself by the program: the
+/// child is the program, and its process id the program's.
+pub(super) fn command(program: &str, directory: &Path) -> Command {
+    let program = find(program);
+    let mut command = if user_id() == 0 {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=postgres", "--regid=postgres", "--init-groups", "--"]).arg(program);
+        command
+    } else {
+        Command::new(program)
+    };
+    command.current_dir(directory).stdin(Stdio::null());
+    command
+}
+
+/// A temporary directory that belongs to PostgreSQL's user.
+pub(super) fn directory() -> TempDir {
+    let directory = TempDir::with_prefix("pillarbox-postgres-").expect("a temporary directory can be made");
+    if user_id() == 0 {
+        run(Command::new("chown").arg("postgres:").arg(directory.path()));
+    }
+    directory
+}
+
+/// Puts a data directory, as `initdb` makes it, at `data`, inside `directory`.
+///
+/// `initdb` takes longer than everything else that a server needs to start, so its work is done once on a machine and
+/// copied afterwards.
+pub(super) fn init(data: &Path, directory: &Path) {
+    let template = template();
+    if !template.exists() {
+        run(command("initdb", directory)
+            .args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync", "-D"])
+            .arg(data));
+        let draft = template.with_extension(format!("{:x}", rand::random::<u64>()));
+        run(command("cp", directory).arg("-a").arg(data).arg(&draft));
+        // Another process may have been faster, and a directory with content is not replaced: both are the same.
+        if fs::rename(&draft, &template).is_err() {
+            fs::remove_dir_all(&draft).expect("the draft can be removed");
+        }
+    } else {
+        run(command("cp", directory).arg("-a").arg(&template).arg(data));
+    }
+}
+
+fn template() -> PathBuf {
+    let version = Command::new(find("postgres")).arg("--version").output().expect(MISSING).stdout;
+    let version = String::from_utf8_lossy(&version);
+    let version = version.split_whitespace().nth(2).expect("`postgres --version` says which");
+    env::temp_dir().join(format!("pillarbox-initdb-{version}-{}", user_id()))
+}
+
+const MISSING: &str = "PostgreSQL is missing: run `make setup`";
+
+/// Debian keeps the programs of each version apart and off the path; the newest is taken.
+fn find(program: &str) -> PathBuf {
+    let versions = fs::read_dir(DEBIAN).into_iter().flatten().flatten();
+    let newest = versions.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).max();
+    newest
+        .map(|version| Path::new(DEBIAN).join(version.to_string()).join("bin").join(program))
+        .filter(|path| path.exists())
+        .unwrap_or_else(|| program.into())
+}
+
+fn user_id() -> u32 {
+    fs::metadata("/proc/self").map_or(u32::MAX, |process| process.uid())
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; {MISSING}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}: {errors}", output.status);
+}

@@ -1,0 +1,133 @@
+//! A program as a child process: its output line by line, and the signals that end it gently or not.
+
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::process::Child;
+use tokio::sync::watch;
+use tokio::time;
+
+/// What can be sent to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// Stop in good order.
+    Terminate,
+    /// What Ctrl-C sends. PostgreSQL: end the sessions, write everything, stop.
+    Interrupt,
+    /// PostgreSQL: stop at once, and recover at the next start.
+    Quit,
+    /// The end, without a chance to react.
+    Kill,
+    /// Freeze.
+    Stop,
+    /// Go on after a freeze.
+    Continue,
+}
+
+impl Signal {
+    fn name(self) -> &'static str {
+        match self {
+            Signal::Terminate => "TERM",
+            Signal::Interrupt => "INT",
+            Signal::Quit => "QUIT",
+            Signal::Kill => "KILL",
+            Signal::Stop => "STOP",
+            Signal::Continue => "CONT",
+        }
+    }
+
+    /// Sends the signal to the process `pid`; one that has ended already is no error.
+    pub fn send(self, pid: u32) {
+        // The shell's own `kill`: the program of that name is not on every machine.
+        let command = format!("kill -s {} {pid}", self.name());
+        Command::new("sh").arg("-c").arg(command).stderr(Stdio::null()).status().expect("sh can be started");
+    }
+}
+
+/// A running program. It is killed when it is dropped.
+#[derive(Debug)]
+pub struct Program {
+    child: Child,
+    lines: watch::Receiver<Vec<String>>,
+}
+
+impl Program {
+    /// Starts `command` and collects what it writes to its standard output and error.
+    ///
+    /// # Panics
+    /// When it cannot be started, or outside of a tokio runtime.
+    pub fn start(command: Command) -> Self {
+        let name = format!("{command:?}");
+        let mut command = tokio::process::Command::from(command);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
+
+        let (sender, lines) = watch::channel(Vec::new());
+        tokio::spawn(collect(child.stdout.take().expect("stdout is piped"), sender.clone()));
+        tokio::spawn(collect(child.stderr.take().expect("stderr is piped"), sender));
+        Self { child, lines }
+    }
+
+    /// The process id.
+    ///
+    /// # Panics
+    /// When the program has ended and that was waited for.
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("the program is running")
+    }
+
+    /// Sends a signal; nothing happens when the program has ended.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.child.id() {
+            signal.send(pid);
+        }
+    }
+
+    /// SIGKILL, and waits until the process is gone.
+    pub async fn kill(&mut self) {
+        self.child.kill().await.expect("an own child can be killed");
+    }
+
+    /// SIGTERM, and waits until the program has ended, at most `timeout`.
+    pub async fn terminate(&mut self, timeout: Duration) -> Result<ExitStatus> {
+        self.signal(Signal::Terminate);
+        self.wait(timeout).await
+    }
+
+    /// Waits until the program has ended by itself, at most `timeout`.
+    pub async fn wait(&mut self, timeout: Duration) -> Result<ExitStatus> {
+        match time::timeout(timeout, self.child.wait()).await {
+            Ok(status) => status.context("waiting for the program"),
+            Err(_) => bail!("still running after {timeout:?}; it wrote:\n{}", self.output()),
+        }
+    }
+
+    /// The lines written so far, of both streams, in the order in which they were read.
+    pub fn lines(&self) -> Vec<String> {
+        self.lines.borrow().clone()
+    }
+
+    /// The first line that contains `part`, written already or within `timeout`.
+    pub async fn wait_for_line(&self, part: &str, timeout: Duration) -> Result<String> {
+        let mut lines = self.lines.clone();
+        let find = |lines: &Vec<String>| lines.iter().find(|line| line.contains(part)).cloned();
+        match time::timeout(timeout, lines.wait_for(|lines| find(lines).is_some())).await {
+            Ok(Ok(lines)) => Ok(find(&lines).expect("it was there a moment ago")),
+            Ok(Err(_)) => bail!("the program ended without a line with {part:?}; it wrote:\n{}", self.output()),
+            Err(_) => bail!("no line with {part:?} within {timeout:?}; the program wrote:\n{}", self.output()),
+        }
+    }
+
+    fn output(&self) -> String {
+        self.lines.borrow().join("\n")
+    }
+}
+
+async fn collect(stream: impl AsyncRead + Unpin, lines: watch::Sender<Vec<String>>) {
+    let mut reader = BufReader::new(stream).lines();
+    while let Ok(Some(line)) = reader.next_line().await {
+        lines.send_modify(|lines| lines.push(line));
+    }
+}

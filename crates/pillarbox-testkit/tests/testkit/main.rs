@@ -1,0 +1,9 @@
+//! The testkit's own tests: what other tests stand on holds.
+
+mod postgres;
+mod process;
+mod receiver;
+
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(10);
