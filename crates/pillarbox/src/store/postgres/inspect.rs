@@ -13,6 +13,7 @@ use crate::error::{EmitError, StoreError};
 use crate::event::{Event, read_headers};
 use crate::store::inspect::{
     AttemptView, Counts, DeliveryView, EventDetail, EventView, Filter, Inspect, Parked, RelayView, Retried, Selection,
+    State,
 };
 use crate::store::row::{like, page_limit, retried, search_like};
 
@@ -20,7 +21,7 @@ use crate::store::row::{like, page_limit, retried, search_like};
 impl Inspect for PostgresStore {
     async fn list(&self, filter: &Filter) -> Result<Vec<EventView>, StoreError> {
         let rows = sqlx::query(self.schema.sql(include_str!("../../../sql/postgres/list.sql")))
-            .bind(filter.state.map(|state| state.as_str()))
+            .bind(filter.state.map(State::as_str))
             .bind(filter.event_type.as_deref().map(like))
             .bind(&filter.aggregate_type)
             .bind(&filter.aggregate_id)

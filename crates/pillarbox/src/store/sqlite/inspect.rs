@@ -15,6 +15,7 @@ use crate::error::{EmitError, StoreError};
 use crate::event::{Event, read_headers};
 use crate::store::inspect::{
     AttemptView, Counts, DeliveryView, EventDetail, EventView, Filter, Inspect, Parked, RelayView, Retried, Selection,
+    State,
 };
 use crate::store::row::{like, page_limit, retried, search_like};
 
@@ -22,7 +23,7 @@ use crate::store::row::{like, page_limit, retried, search_like};
 impl Inspect for SqliteStore {
     async fn list(&self, filter: &Filter) -> Result<Vec<EventView>, StoreError> {
         let rows = sqlx::query(include_str!("../../../sql/sqlite/list.sql"))
-            .bind(filter.state.map(|state| state.as_str()))
+            .bind(filter.state.map(State::as_str))
             .bind(filter.event_type.as_deref().map(like))
             .bind(&filter.aggregate_type)
             .bind(&filter.aggregate_id)
@@ -91,7 +92,7 @@ impl SqliteStore {
         let statuses: Vec<(String, String)> =
             sqlx::query_as(include_str!("../../../sql/sqlite/statuses.sql")).bind(&list).fetch_all(&mut *tx).await?;
         tx.commit().await?;
-        let due = read::ids(due)?;
+        let due = read::ids(&due)?;
         let mut answers = Vec::with_capacity(statuses.len());
         for (id, status) in statuses {
             let id: Uuid = id.parse().map_err(|error: uuid::Error| read::bad(error))?;
