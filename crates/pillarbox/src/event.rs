@@ -372,6 +372,29 @@ pub struct StoredEvent {
 }
 
 impl StoredEvent {
+    /// An event that never stood in a table, about `Order` / `42`: for tests of sinks.
+    ///
+    /// # Panics
+    /// When the payload is not JSON.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn for_tests(event_type: &str, payload: &str) -> Self {
+        Self {
+            id: Uuid::now_v7(),
+            seq: 1,
+            aggregate_type: "Order".to_owned(),
+            aggregate_id: "42".to_owned(),
+            event_type: event_type.to_owned(),
+            payload: RawValue::from_string(payload.to_owned()).expect("a test's payload is JSON"),
+            headers: Headers::new(),
+            idempotency_key: "Order:42".to_owned(),
+            attempts: 0,
+            max_attempts: None,
+            claims: 0,
+            created_at: Utc::now(),
+        }
+    }
+
     /// The payload as a value of your own.
     ///
     /// # Errors

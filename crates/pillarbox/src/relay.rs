@@ -1,2 +1,218 @@
-//! The relay.
+//! The relay: claim, route, send, settle, again and again, and between them wake and upkeep. It names no concrete store
+//! and no concrete sink.
+//!
+//! `run_once` is one pass, for tests and for schedulers; `run` is the same steps with claiming ahead, until it is told
+//! to stop. What a step does stands in its own file beside this one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+
+use crate::delivery::{Change, UNROUTED, Verdict};
+use crate::error::StoreError;
+use crate::observe::Observers;
+use crate::route::Routes;
+use crate::store::{Ask, Claim, Claimed, Store};
+
+mod breaker;
+mod flight;
+mod lane;
+mod lease;
+mod load;
+mod rate;
+mod run;
+mod settings;
+mod settler;
+mod upkeep;
 pub mod wake;
+
+pub use breaker::BreakerSettings;
+pub use settings::{Destination, OnDelivered, RelayBuilder, RelaySettings, Unrouted};
+
+use flight::Flight;
+use lane::Lane;
+use load::{Load, Weight};
+use settler::{Settler, Settling};
+use wake::Waker;
+
+/// Delivers what was committed.
+pub struct Relay {
+    engine: Arc<Engine>,
+}
+
+/// What one pass did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Pass {
+    /// Events that were claimed and settled, whatever became of them.
+    pub processed: u64,
+    /// Due events that are left.
+    pub remaining: u64,
+}
+
+/// What all parts of a relay share.
+struct Engine {
+    store: Arc<dyn Store>,
+    settings: RelaySettings,
+    routes: Routes,
+    lanes: BTreeMap<String, Arc<Lane>>,
+    observers: Observers,
+    settler: Settler,
+    load: Load,
+    waker: Waker,
+    phase: watch::Sender<Phase>,
+    /// A destination is back: its events can be unparked.
+    recovered: Notify,
+    /// Whether this relay keeps running, so that a destination that is down can be probed by an event that is held.
+    probing: AtomicBool,
+    /// Whether what was parked under other routes has been looked at.
+    rerouted: AtomicBool,
+}
+
+/// How far the relay has come on its way to the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Running,
+    /// Nothing is claimed or begun any more.
+    Stopping,
+    /// What is under way has had its time.
+    Aborting,
+}
+
+impl Relay {
+    /// A relay on this store. Add destinations and routes, or handlers.
+    pub fn builder(store: Arc<dyn Store>) -> RelayBuilder {
+        RelayBuilder::new(store)
+    }
+
+    fn new(engine: Engine) -> Self {
+        Self { engine: Arc::new(engine) }
+    }
+
+    /// Wakes this relay: for whatever commits events in this process.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.engine.waker.clone()
+    }
+
+    /// One pass: claims a batch, sends it, settles it, and answers when that is done.
+    ///
+    /// # Errors
+    /// What the store said; events that were claimed come back after their lease.
+    pub async fn run_once(&self) -> Result<Pass, StoreError> {
+        let engine = &self.engine;
+        engine.start_settling();
+        engine.sweep().await?;
+        engine.unpark().await?;
+        let claim = engine.claim().await?;
+        let processed = claim.len() as u64;
+        engine.dispatch(claim);
+        engine.load.at_most(Weight::default()).await;
+        Ok(Pass { processed, remaining: engine.store.remaining().await? })
+    }
+
+    /// Passes until nothing is due. What failed and is due later, and what waits for a destination, stays.
+    ///
+    /// # Errors
+    /// As [`Relay::run_once`].
+    pub async fn drain(&self) -> Result<Pass, StoreError> {
+        let mut total = Pass::default();
+        loop {
+            let pass = self.run_once().await?;
+            total.processed += pass.processed;
+            total.remaining = pass.remaining;
+            if pass.processed == 0 {
+                return Ok(total);
+            }
+        }
+    }
+}
+
+impl Engine {
+    fn new(
+        store: Arc<dyn Store>,
+        settings: RelaySettings,
+        routes: Routes,
+        lanes: BTreeMap<String, Arc<Lane>>,
+        observers: Observers,
+    ) -> Self {
+        Self {
+            store,
+            settings,
+            routes,
+            lanes,
+            observers,
+            settler: Settler::new(),
+            load: Load::new(),
+            waker: Waker::default(),
+            phase: watch::Sender::new(Phase::Running),
+            recovered: Notify::new(),
+            probing: AtomicBool::new(false),
+            rerouted: AtomicBool::new(false),
+        }
+    }
+
+    fn is_probing(&self) -> bool {
+        self.probing.load(Ordering::Relaxed)
+    }
+
+    /// Claim: a batch, as far as there is room for it.
+    async fn claim(&self) -> Result<Claim, StoreError> {
+        let ask = Ask {
+            limit: self.settings.batch_size,
+            bytes: self.settings.bytes_in_flight / 2,
+            lease: self.settings.lease,
+        };
+        self.store.claim(ask).await
+    }
+
+    /// Route and send: each event goes to the lanes of its destinations.
+    fn dispatch(self: &Arc<Self>, claim: Claim) {
+        for claimed in claim {
+            let permit = self.load.admit(claimed.event().payload.get().len());
+            let event = claimed.event();
+            let routed = self.routes.route(&event.event_type, &event.aggregate_type);
+            let destinations = match routed {
+                Some(destinations) => destinations,
+                None if claimed.deliveries().is_empty() => {
+                    let verdict = self.unrouted(&claimed);
+                    self.settler.settle(Settling { settlement: claimed.settle(verdict), permit: Some(permit) });
+                    continue;
+                }
+                None => &[],
+            };
+            for job in Flight::start(self, claimed, destinations, permit) {
+                match self.lanes.get(job.destination()) {
+                    Some(lane) => lane.accept(self, job),
+                    None => self.park_unknown(job),
+                }
+            }
+        }
+    }
+
+    fn unrouted(&self, claimed: &Claimed) -> Verdict {
+        let event = claimed.event();
+        let change = match self.settings.unrouted {
+            Unrouted::Discard => Change::Deliver,
+            Unrouted::Park => {
+                tracing::warn!(id = %event.id, event_type = event.event_type, "no route matches; the event waits for one");
+                let error = format!("no route matches {:?} of {:?}", event.event_type, event.aggregate_type);
+                Change::Park { on: UNROUTED.to_owned(), error }
+            }
+        };
+        Verdict::of(change, event.attempts)
+    }
+
+    /// Until this phase has come.
+    async fn phase_reached(&self, phase: Phase) {
+        // The sender lives in self, so the channel cannot be closed.
+        let _ = self.phase.subscribe().wait_for(|now| *now >= phase).await;
+    }
+
+    /// Rests, and answers whether the phase came first.
+    async fn rest_unless(&self, phase: Phase, pause: Duration) -> bool {
+        tokio::time::timeout(pause, self.phase_reached(phase)).await.is_ok()
+    }
+}

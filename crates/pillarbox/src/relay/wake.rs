@@ -1,7 +1,9 @@
-//! Wake: hints that there may be something to claim. Each is only a hint; polling finds what none of them told.
+//! Wake: hints that there may be something to claim, and the pace of polling between them. Each is only a hint; polling
+//! finds what none of them told.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -23,7 +25,7 @@ impl Waker {
     }
 
     /// Until somebody wakes the relay. A wake that came before is not lost.
-    pub(crate) async fn woken(&self) {
+    pub(super) async fn woken(&self) {
         self.0.ring.notified().await;
     }
 
@@ -38,8 +40,100 @@ impl Waker {
     }
 
     /// The relay runs no more.
-    pub(crate) fn retire(&self) {
+    pub(super) fn retire(&self) {
         self.0.is_gone.store(true, Ordering::Release);
         self.0.gone.notify_waiters();
+    }
+}
+
+/// How long an idle or a busy spell must last before emitters are told: each telling is a write.
+const HYSTERESIS: Duration = Duration::from_millis(100);
+/// The first pause after the last event.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+
+/// The pace of claiming: pauses that double while nothing comes, and the flag that asks emitters to notify.
+#[derive(Debug)]
+pub(super) struct Pace {
+    longest: Duration,
+    pause: Duration,
+    /// Since when every claim was empty (true) or was not (false).
+    spell: Option<(bool, Instant)>,
+    flagged: bool,
+}
+
+impl Pace {
+    pub(super) fn new(longest: Duration) -> Self {
+        Self { longest, pause: FIRST_PAUSE, spell: None, flagged: false }
+    }
+
+    /// A claim was empty or not. Answers the flag when it is to be written.
+    pub(super) fn claimed(&mut self, empty: bool, now: Instant) -> Option<bool> {
+        let since = match self.spell {
+            Some((was_empty, since)) if was_empty == empty => since,
+            _ => {
+                self.spell = Some((empty, now));
+                now
+            }
+        };
+        if !empty {
+            self.pause = FIRST_PAUSE;
+        }
+        let tell = empty != self.flagged && now.duration_since(since) >= HYSTERESIS;
+        tell.then_some(empty)
+    }
+
+    /// The flag was written: emitters know.
+    pub(super) fn told(&mut self, idle: bool) {
+        self.flagged = idle;
+        // A commit may have raced with it; look again soon.
+        self.pause = FIRST_PAUSE;
+    }
+
+    /// How long to rest after an empty claim.
+    pub(super) fn rest(&mut self) -> Duration {
+        let pause = self.pause.min(self.longest);
+        self.pause = (self.pause * 2).min(self.longest);
+        pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn pauses_double_up_to_the_poll_interval_and_start_again_after_an_event() {
+        let mut pace = Pace::new(100 * MS);
+        let now = Instant::now();
+        let pauses: Vec<u128> = (0..7).map(|_| pace.rest().as_millis()).collect();
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 100, 100]);
+        pace.claimed(false, now);
+        assert_eq!(pace.rest(), 5 * MS);
+    }
+
+    #[test]
+    fn the_flag_follows_only_spells_that_last() {
+        let mut pace = Pace::new(1000 * MS);
+        let now = Instant::now();
+        assert_eq!(pace.claimed(true, now), None);
+        assert_eq!(pace.claimed(true, now + 99 * MS), None);
+        assert_eq!(pace.claimed(true, now + 100 * MS), Some(true));
+        pace.told(true);
+        assert_eq!(pace.claimed(true, now + 101 * MS), None);
+        assert_eq!(pace.claimed(false, now + 110 * MS), None);
+        assert_eq!(pace.claimed(true, now + 111 * MS), None);
+        assert_eq!(pace.claimed(false, now + 120 * MS), None);
+        assert_eq!(pace.claimed(false, now + 220 * MS), Some(false));
+    }
+
+    #[tokio::test]
+    async fn a_wake_that_came_before_is_not_lost() {
+        let waker = Waker::default();
+        waker.wake();
+        waker.woken().await;
+        waker.retire();
+        waker.relay_gone().await;
     }
 }

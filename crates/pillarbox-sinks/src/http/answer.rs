@@ -1,0 +1,215 @@
+//! What a receiver's answer means: delivered, or which kind of failure, and a piece of it for people to look at.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::time::{Duration, SystemTime};
+
+use pillarbox::SendError;
+use reqwest::header::{DATE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER};
+use reqwest::{Response, StatusCode, Url};
+
+use super::settings::HttpSettings;
+
+/// How much of an answer is kept, in bytes.
+const PIECE: usize = 1024;
+/// How long the body of an answer is waited for. The status has decided already: the body serves the reuse of the
+/// connection, and people. 100 milliseconds outlast a delayed acknowledgement between header and body.
+const PATIENCE_DELIVERED: Duration = Duration::from_millis(100);
+const PATIENCE_FAILED: Duration = Duration::from_secs(1);
+/// A receiver must not park its events for ever by a slip of the pen.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+/// Shorter ones are in too many words to be hidden.
+const SHORTEST_HIDDEN: usize = 6;
+
+/// How the answers of one receiver are read.
+pub(super) struct Answers {
+    max_answer: usize,
+    hidden: Vec<String>,
+}
+
+impl Answers {
+    pub(super) fn new(url: &Url, settings: &HttpSettings) -> Self {
+        let given = settings.secrets.iter().chain(&settings.bearer).chain(settings.headers.values());
+        let mut hidden: Vec<String> = given.map(|secret| secret.expose().to_owned()).collect();
+        hidden.extend(url.query().map(str::to_owned));
+        hidden.extend(url.query_pairs().map(|(_, value)| value.into_owned()));
+        hidden.retain(|text| text.len() >= SHORTEST_HIDDEN);
+        // What contains another is hidden before it.
+        hidden.sort_by_key(|text| Reverse(text.len()));
+        Self { max_answer: settings.max_answer, hidden }
+    }
+
+    /// Whether it was delivered. `left` is what is left of the timeout: reading the body must not use it up, because
+    /// the status has decided already.
+    pub(super) async fn judge(&self, mut response: Response, left: Duration) -> Result<(), SendError> {
+        let status = response.status();
+        if status.is_success() {
+            if response.content_length() != Some(0) {
+                self.read(&mut response, PATIENCE_DELIVERED.min(left / 2), |_| {}).await;
+            }
+            return Ok(());
+        }
+        let mut read = Vec::new();
+        self.read(&mut response, PATIENCE_FAILED.min(left / 2), |chunk| read.extend_from_slice(chunk)).await;
+        let piece = self.piece(&read);
+        Err(failed(status, response.headers(), response.url(), SystemTime::now()).answered(status.as_u16(), piece))
+    }
+
+    /// Reads until the end, the bound, an error or the end of patience: none of them changes what the status said.
+    async fn read(&self, response: &mut Response, patience: Duration, mut keep: impl FnMut(&[u8])) {
+        let all = async {
+            let mut room = self.max_answer;
+            while room > 0 {
+                let Ok(Some(chunk)) = response.chunk().await else { break };
+                let chunk = &chunk[..chunk.len().min(room)];
+                room -= chunk.len();
+                keep(chunk);
+            }
+        };
+        // Too slow is as good as read to the bound.
+        let _ = tokio::time::timeout(patience, all).await;
+    }
+
+    /// The beginning of an answer as text that every database can store. Receivers that show the request on their error
+    /// page do not get our secrets into the table.
+    fn piece(&self, read: &[u8]) -> String {
+        let mut text = String::from_utf8_lossy(read);
+        for hidden in &self.hidden {
+            if text.contains(hidden) {
+                text = Cow::Owned(text.replace(hidden, "***"));
+            }
+        }
+        let text = text.trim();
+        let piece = &text[..text.floor_char_boundary(PIECE)];
+        piece.replace(|letter: char| letter.is_control() && !matches!(letter, '\n' | '\t'), " ")
+    }
+}
+
+fn failed(status: StatusCode, headers: &HeaderMap, url: &Url, now: SystemTime) -> SendError {
+    let reason = status.canonical_reason().unwrap_or("an unknown status");
+    let message = format!("the receiver answered {} {reason}", status.as_u16());
+    let error = match status.as_u16() {
+        410 => SendError::reject(format_args!("{message}: it does not want this any more")),
+        429 | 502 | 503 | 504 => SendError::unavailable(message),
+        300..=399 => SendError::retry(format_args!("{message}{}", redirect(headers, url))),
+        _ => SendError::retry(message),
+    };
+    error.after(retry_after(headers, now))
+}
+
+/// Of where it points to only the host is shown: the rest may hold tokens.
+fn redirect(headers: &HeaderMap, url: &Url) -> String {
+    let target = text(headers, LOCATION).and_then(|location| url.join(location).ok());
+    match target.as_ref().and_then(Url::host_str) {
+        Some(host) => format!(" to the host {host}; redirects are not followed, set url to the final address"),
+        None => "; redirects are not followed".to_owned(),
+    }
+}
+
+/// Seconds, or a date. A date is compared with the receiver's own clock if the answer tells it, so that a wrong clock
+/// here does not matter.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let given = text(headers, RETRY_AFTER)?.trim();
+    let wait = match given.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let date = httpdate::parse_http_date(given).ok()?;
+            let now = text(headers, DATE).and_then(|date| httpdate::parse_http_date(date).ok()).unwrap_or(now);
+            date.duration_since(now).unwrap_or_default()
+        }
+    };
+    Some(wait.min(LONGEST_WAIT))
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use pillarbox::SendErrorKind;
+
+    use super::*;
+
+    fn error(status: u16, headers: &[(HeaderName, &str)]) -> SendError {
+        let headers = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
+        let url = Url::parse("https://receiver.example/events?token=hunter2").unwrap();
+        // Sun, 06 Nov 1994 08:49:37 GMT
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        failed(StatusCode::from_u16(status).unwrap(), &headers, &url, now)
+    }
+
+    fn after(headers: &[(HeaderName, &str)]) -> Option<u64> {
+        error(503, headers).after.map(|wait| wait.as_secs())
+    }
+
+    #[test]
+    fn the_status_says_which_kind_of_failure_it_is() {
+        use SendErrorKind::{Reject, Retry, Unavailable};
+        for (status, kind) in [
+            (301, Retry),
+            (304, Retry),
+            (400, Retry),
+            (401, Retry),
+            (404, Retry),
+            (408, Retry),
+            (410, Reject),
+            (422, Retry),
+            (429, Unavailable),
+            (500, Retry),
+            (501, Retry),
+            (502, Unavailable),
+            (503, Unavailable),
+            (504, Unavailable),
+            (505, Retry),
+            (599, Retry),
+        ] {
+            assert_eq!(error(status, &[]).kind, kind, "{status}");
+        }
+        assert_eq!(error(503, &[]).message, "the receiver answered 503 Service Unavailable");
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        assert_eq!(after(&[]), None);
+        assert_eq!(after(&[(RETRY_AFTER, "120")]), Some(120));
+        assert_eq!(after(&[(RETRY_AFTER, "Sun, 06 Nov 1994 08:51:37 GMT")]), Some(120));
+        assert_eq!(after(&[(RETRY_AFTER, "Sun, 06 Nov 1994 08:00:00 GMT")]), Some(0));
+        assert_eq!(after(&[(RETRY_AFTER, "soon")]), None);
+        assert_eq!(after(&[(RETRY_AFTER, "-1")]), None);
+        assert_eq!(after(&[(RETRY_AFTER, "18446744073709551615")]), Some(24 * 60 * 60));
+    }
+
+    #[test]
+    fn a_date_is_compared_with_the_receivers_clock() {
+        let date = (DATE, "Wed, 15 Nov 1995 06:00:00 GMT");
+        assert_eq!(after(&[(RETRY_AFTER, "Wed, 15 Nov 1995 06:00:30 GMT"), date]), Some(30));
+    }
+
+    #[test]
+    fn a_redirect_shows_the_host_it_points_to_and_nothing_else() {
+        let message = |location| error(302, &[(LOCATION, location)]).message;
+        let absolute = message("https://ann:hunter2@login.example/hunter2?token=hunter2");
+        assert_eq!(
+            absolute,
+            "the receiver answered 302 Found to the host login.example; redirects are not followed, set url to the final address"
+        );
+        assert!(message("/elsewhere").contains("to the host receiver.example;"));
+        assert_eq!(error(302, &[]).message, "the receiver answered 302 Found; redirects are not followed");
+    }
+
+    #[test]
+    fn a_piece_is_short_storable_and_without_our_secrets() {
+        let settings = HttpSettings {
+            bearer: Some("hunter2".into()),
+            ..HttpSettings::new("https://receiver.example?key=hunter22")
+        };
+        let answers = Answers::new(&settings.checked_url().unwrap(), &settings);
+        assert_eq!(answers.piece(b" Bearer hunter2\0refused\xff\n"), "Bearer *** refused\u{fffd}");
+        assert_eq!(answers.piece(b"?key=hunter22 hunter22"), "?*** ***");
+        let long = answers.piece("é".repeat(PIECE).as_bytes());
+        assert_eq!(long.len(), PIECE);
+        let cut_in_a_secret = format!("{}hunter2", "x".repeat(PIECE - 3));
+        assert!(!answers.piece(cut_in_a_secret.as_bytes()).contains("hun"));
+    }
+}

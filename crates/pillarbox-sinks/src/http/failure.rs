@@ -1,0 +1,80 @@
+//! What was wrong when there was no answer: which kind of failure it is, and its root cause in words.
+
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use pillarbox::SendError;
+use reqwest::Url;
+
+use super::settings::HttpSettings;
+
+/// What is said about the failures of one receiver.
+pub(super) struct Failures {
+    /// Scheme, host and port: a URL's path and query are often its password.
+    receiver: String,
+    timeout: Duration,
+    connect_timeout: Duration,
+}
+
+impl Failures {
+    pub(super) fn new(url: &Url, settings: &HttpSettings) -> Self {
+        Self {
+            receiver: url.origin().ascii_serialization(),
+            timeout: settings.timeout,
+            connect_timeout: settings.connect_timeout(),
+        }
+    }
+
+    /// Scheme, host and port.
+    pub(super) fn receiver(&self) -> &str {
+        &self.receiver
+    }
+
+    pub(super) fn explain(&self, error: &reqwest::Error) -> SendError {
+        let Self { receiver, timeout, connect_timeout } = self;
+        let cause = root_cause(error);
+        if error.is_connect() && error.is_timeout() {
+            SendError::unavailable(format_args!("no connection to {receiver} within {connect_timeout:?}"))
+        } else if error.is_timeout() {
+            SendError::timeout(format_args!("no answer from {receiver} within {timeout:?}"))
+        } else if is_certificate(error) {
+            SendError::unavailable(format_args!(
+                "the certificate of {receiver} is not trusted: {cause}; set ca_file if it is from an authority of your own"
+            ))
+        } else if error.is_connect() {
+            SendError::unavailable(format_args!("cannot connect to {receiver}: {cause}"))
+        } else if is_nonsense(error) {
+            SendError::retry(format_args!("the answer of {receiver} is not HTTP: {cause}"))
+        } else {
+            SendError::unavailable(format_args!(
+                "the connection to {receiver} broke before there was an answer: {cause}"
+            ))
+        }
+    }
+}
+
+/// The last of the chain, which says it best; what reqwest says itself has the whole URL and not the cause.
+fn root_cause(error: &reqwest::Error) -> String {
+    causes(error).last().map_or_else(|| "unknown".to_owned(), ToString::to_string)
+}
+
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |cause| cause_of(*cause))
+}
+
+/// An I/O error leaves out what it was made from when it is asked for its source.
+fn cause_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        Some(inner) => Some(inner),
+        None => error.source(),
+    }
+}
+
+fn is_certificate(error: &reqwest::Error) -> bool {
+    causes(error).any(|cause| matches!(cause.downcast_ref(), Some(rustls::Error::InvalidCertificate(_))))
+}
+
+fn is_nonsense(error: &reqwest::Error) -> bool {
+    causes(error).any(|cause| cause.downcast_ref().is_some_and(hyper::Error::is_parse))
+}

@@ -1,0 +1,291 @@
+//! The request for a message: which headers it has, whose win, and what its body is. Knows nothing of connections.
+//!
+//! An event's own headers come first, then what the settings say, then what Pillarbox says: the later win.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use pillarbox::{Message, SendError, StoredEvent};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use reqwest::{Method, Request, Url};
+
+use super::envelope;
+use super::settings::{HttpError, HttpMode, HttpSettings};
+use super::signature::Keys;
+use crate::Secret;
+
+const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+const EVENT_TYPE: HeaderName = HeaderName::from_static("pillarbox-event-type");
+const AGGREGATE_TYPE: HeaderName = HeaderName::from_static("pillarbox-aggregate-type");
+const AGGREGATE_ID: HeaderName = HeaderName::from_static("pillarbox-aggregate-id");
+const ATTEMPT: HeaderName = HeaderName::from_static("pillarbox-attempt");
+/// How many headers a request has of Pillarbox's own, at most.
+const OWN_HEADERS: usize = 9;
+
+/// What frames the message or belongs to one connection: nobody but the client sets it.
+const FRAMING: [&str; 14] = [
+    "accept-encoding",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+/// What only the configuration sets: an event must not choose whom it is sent as.
+const CONFIGURED: [&str; 4] = ["authorization", "content-type", "cookie", "user-agent"];
+const OWN_PREFIXES: [&str; 2] = ["webhook-", "pillarbox-"];
+
+/// Everything about a receiver's requests that is the same for each.
+pub(super) struct Requests {
+    url: Url,
+    mode: HttpMode,
+    keys: Keys,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Requests {
+    pub(super) fn new(url: Url, settings: HttpSettings) -> Result<Self, HttpError> {
+        if let HttpMode::CloudEvents { source } = &settings.mode {
+            envelope::check_source(source)?;
+        }
+        let headers = configured_headers(&settings)?;
+        Ok(Self { url, keys: Keys::new(&settings.secrets)?, mode: settings.mode, headers })
+    }
+
+    /// # Errors
+    /// Only if the envelope cannot be written.
+    pub(super) fn build(&self, message: &Message) -> Result<Request, SendError> {
+        let body = self.body(message)?;
+        let mut request = Request::new(Method::POST, self.url.clone());
+        *request.headers_mut() = self.headers(message, &body, unix_seconds())?;
+        *request.body_mut() = Some(body.into());
+        Ok(request)
+    }
+
+    fn body(&self, message: &Message) -> Result<Bytes, SendError> {
+        match &self.mode {
+            HttpMode::Payload => Ok(Bytes::from_owner(Payload(message.clone()))),
+            HttpMode::CloudEvents { source } => envelope::write(message, source).map(Bytes::from).map_err(|error| {
+                SendError::reject(format_args!("the event cannot be written as a CloudEvents envelope: {error}"))
+            }),
+        }
+    }
+
+    fn headers(&self, message: &Message, body: &[u8], now: u64) -> Result<HeaderMap, SendError> {
+        let mut headers = HeaderMap::with_capacity(message.headers.len() + self.headers.len() + OWN_HEADERS);
+        insert_event_headers(&mut headers, message);
+        for (name, value) in &self.headers {
+            headers.insert(name, value.clone());
+        }
+        let (id, timestamp) = (message.id.to_string(), now.to_string());
+        if let Some(signature) = self.keys.sign(&id, &timestamp, body) {
+            headers.insert(WEBHOOK_SIGNATURE, value(signature)?);
+        }
+        headers.insert(WEBHOOK_ID, value(id)?);
+        headers.insert(WEBHOOK_TIMESTAMP, value(timestamp)?);
+        headers.insert(EVENT_TYPE, value(encoded(&message.event_type))?);
+        headers.insert(AGGREGATE_TYPE, value(encoded(&message.aggregate_type))?);
+        headers.insert(AGGREGATE_ID, value(encoded(&message.aggregate_id))?);
+        headers.insert(ATTEMPT, HeaderValue::from(message.attempt()));
+        Ok(headers)
+    }
+}
+
+/// A payload that is sent from where the claim put it, without a copy.
+struct Payload(Message);
+
+impl AsRef<[u8]> for Payload {
+    fn as_ref(&self) -> &[u8] {
+        self.0.payload.get().as_bytes()
+    }
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn configured_headers(settings: &HttpSettings) -> Result<Vec<(HeaderName, HeaderValue)>, HttpError> {
+    let content_type = match settings.mode {
+        HttpMode::Payload => "application/json",
+        HttpMode::CloudEvents { .. } => "application/cloudevents+json",
+    };
+    let mut headers = vec![
+        (CONTENT_TYPE, HeaderValue::from_static(content_type)),
+        (USER_AGENT, HeaderValue::from_static(concat!("pillarbox/", env!("CARGO_PKG_VERSION")))),
+    ];
+    if let Some(token) = &settings.bearer {
+        headers.push((AUTHORIZATION, bearer(token)?));
+    }
+    for (name, secret) in &settings.headers {
+        headers.push(configured_header(name, secret, settings.bearer.is_some())?);
+    }
+    Ok(headers)
+}
+
+fn bearer(token: &Secret) -> Result<HeaderValue, HttpError> {
+    let token = token.expose();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(HttpError::Bearer);
+    }
+    let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| HttpError::Bearer)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn configured_header(given: &str, secret: &Secret, bearer: bool) -> Result<(HeaderName, HeaderValue), HttpError> {
+    let name = HeaderName::try_from(given).map_err(|_| HttpError::HeaderName { name: given.to_owned() })?;
+    if FRAMING.contains(&name.as_str()) || is_own(&name) {
+        return Err(HttpError::ReservedHeader { name: given.to_owned() });
+    }
+    if bearer && name == AUTHORIZATION {
+        return Err(HttpError::TwoAuthorizations);
+    }
+    let mut value =
+        HeaderValue::try_from(secret.expose()).map_err(|_| HttpError::HeaderValue { name: given.to_owned() })?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+fn is_own(name: &HeaderName) -> bool {
+    OWN_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix))
+}
+
+fn insert_event_headers(headers: &mut HeaderMap, event: &StoredEvent) {
+    for (name, text) in &event.headers {
+        match event_header(name, text) {
+            Ok((name, value)) => {
+                headers.insert(name, value);
+            }
+            Err(reason) => tracing::debug!(event = %event.id, header = name, reason, "an event's header is not sent"),
+        }
+    }
+}
+
+fn event_header(name: &str, text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+    let name = HeaderName::try_from(name).map_err(|_| "its name is not one of an HTTP header")?;
+    if FRAMING.contains(&name.as_str()) || CONFIGURED.contains(&name.as_str()) || is_own(&name) {
+        return Err("only the destination's settings can set it");
+    }
+    let value = HeaderValue::from_bytes(text.as_bytes()).map_err(|_| "its value contains control characters")?;
+    Ok((name, value))
+}
+
+fn value<'a>(text: impl Into<Cow<'a, str>>) -> Result<HeaderValue, SendError> {
+    let value = match text.into() {
+        Cow::Borrowed(text) => HeaderValue::from_str(text),
+        Cow::Owned(text) => HeaderValue::try_from(text),
+    };
+    value.map_err(SendError::reject)
+}
+
+/// A name as a header's value, as CloudEvents encode them: what is not printable ASCII, and space, quote and percent,
+/// is percent-encoded, so that every name arrives and can be decoded.
+fn encoded(text: &str) -> Cow<'_, str> {
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'%';
+    if text.bytes().all(plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut encoded = String::with_capacity(text.len() * 3);
+    for byte in text.bytes() {
+        if plain(byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a String does not fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    Cow::Owned(encoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn requests(settings: HttpSettings) -> Result<Requests, HttpError> {
+        Requests::new(settings.checked_url()?, settings)
+    }
+
+    fn with_header(name: &str, value: &str) -> HttpSettings {
+        let mut settings = HttpSettings::new("https://receiver.example");
+        settings.headers.insert(name.to_owned(), value.into());
+        settings
+    }
+
+    fn refusal(settings: HttpSettings) -> String {
+        requests(settings).err().unwrap().to_string()
+    }
+
+    fn sent(settings: HttpSettings, headers: &[(&str, &str)]) -> HeaderMap {
+        let mut event = StoredEvent::for_tests("order.placed", "{}");
+        event.headers.extend(headers.iter().map(|(name, value)| (name.to_string(), value.to_string())));
+        requests(settings).unwrap().build(&Message::new(Arc::new(event), 1)).unwrap().headers().clone()
+    }
+
+    #[test]
+    fn names_are_percent_encoded_where_a_header_cannot_hold_them() {
+        assert_eq!(encoded("order.placed"), "order.placed");
+        assert_eq!(encoded("Größe 100%\n"), "Gr%C3%B6%C3%9Fe%20100%25%0A");
+    }
+
+    #[test]
+    fn settings_that_no_header_can_hold_are_refused_without_their_values() {
+        assert!(refusal(with_header("x key", "hunter2")).contains(r#"the name "x key""#));
+        let value = refusal(with_header("x-key", "hunter2\n"));
+        assert!(value.contains("a value for x-key") && !value.contains("hunter2"), "{value}");
+        for name in ["Host", "content-length", "Webhook-Id", "pillarbox-attempt"] {
+            assert!(
+                refusal(with_header(name, "x")).contains(&format!("headers sets {name}, which Pillarbox")),
+                "{name}"
+            );
+        }
+        for token in ["", "Bearer hunter2", "hunter2\n"] {
+            let bearer = refusal(HttpSettings { bearer: Some(token.into()), ..HttpSettings::new("http://a.example") });
+            assert!(bearer.contains("give the token alone") && !bearer.contains("hunter2"), "{bearer}");
+        }
+        let both = HttpSettings { bearer: Some("t".into()), ..with_header("Authorization", "Basic x") };
+        assert!(refusal(both).contains("keep one of them"));
+    }
+
+    #[test]
+    fn an_event_cannot_set_what_is_reserved_or_configured() {
+        let names = ["Host", "authorization", "COOKIE", "content-type", "transfer-encoding", "webhook-signature"];
+        let headers = names.map(|name| (name, "forged"));
+        let sent = sent(with_header("x-key", "configured"), &[&headers[..], &[("X-Key", "forged")]].concat());
+        assert!(sent.values().all(|value| value != "forged"), "{sent:?}");
+        assert_eq!(sent["x-key"].to_str().unwrap(), "configured");
+    }
+
+    #[test]
+    fn an_events_own_headers_travel_if_http_can_carry_them() {
+        let sent = sent(
+            HttpSettings::new("https://receiver.example"),
+            &[("traceparent", "00-1-2-01"), ("Tenant", "Müller"), ("bad name", "x"), ("split", "a\r\nhost: b")],
+        );
+        assert_eq!(sent["traceparent"], "00-1-2-01");
+        assert_eq!(sent["tenant"].as_bytes(), "Müller".as_bytes());
+        assert!(!sent.contains_key("split"));
+        let own = ["content-type", "user-agent", "webhook-id", "webhook-timestamp"].len()
+            + ["event-type", "aggregate-type", "aggregate-id", "attempt"].len();
+        assert_eq!(sent.len(), own + 2);
+    }
+
+    #[test]
+    fn secrets_are_marked_as_such() {
+        let settings = HttpSettings { bearer: Some("hunter2".into()), ..with_header("x-key", "hunter3") };
+        assert!(!format!("{:?}", sent(settings, &[])).contains("hunter"));
+    }
+}

@@ -1,0 +1,252 @@
+//! What the program says about an HTTP receiver, and what is refused before anything is sent.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use reqwest::Url;
+
+use super::address;
+use crate::Secret;
+
+/// What stands in the body of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum HttpMode {
+    /// The payload, byte for byte as the database gives it.
+    #[default]
+    Payload,
+    /// A CloudEvents 1.0 envelope in structured mode, the payload as its `data`.
+    CloudEvents {
+        /// The envelope's `source`, a URI reference that names the application: `/shop`, `https://shop.example/orders`.
+        source: String,
+    },
+}
+
+impl HttpMode {
+    /// CloudEvents with the source `/pillarbox`.
+    #[must_use]
+    pub fn cloud_events() -> Self {
+        Self::CloudEvents { source: "/pillarbox".to_owned() }
+    }
+}
+
+/// An HTTP receiver, as the configuration describes it. Its `Debug` shows no secrets, and of the URL only the host.
+#[derive(Clone)]
+pub struct HttpSettings {
+    /// Where to POST to: `http` or `https`, without credentials.
+    pub url: String,
+    /// Standard Webhooks secrets, `whsec_` followed by base64; two while rotating. None: requests are not signed.
+    pub secrets: Vec<Secret>,
+    /// A token for `authorization: Bearer …`.
+    pub bearer: Option<Secret>,
+    /// Headers for every request. They win over an event's own headers.
+    pub headers: BTreeMap<String, Secret>,
+    /// What stands in the body.
+    pub mode: HttpMode,
+    /// For the whole exchange. The relay has the same, this one is the second line.
+    pub timeout: Duration,
+    /// For DNS, TCP and TLS together; without it the smaller of `timeout` and five seconds.
+    pub connect_timeout: Option<Duration>,
+    /// Allow receivers in private networks and on this host.
+    pub allow_private: bool,
+    /// Certificates in PEM that are trusted besides the system's.
+    pub ca_file: Option<Vec<u8>>,
+    /// How many bytes of an answer are read at most.
+    pub max_answer: usize,
+}
+
+impl HttpSettings {
+    /// A receiver with everything at its default: unsigned, the payload as the body, ten seconds, public addresses only.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            secrets: Vec::new(),
+            bearer: None,
+            headers: BTreeMap::new(),
+            mode: HttpMode::default(),
+            timeout: Duration::from_secs(10),
+            connect_timeout: None,
+            allow_private: false,
+            ca_file: None,
+            max_answer: 64 * 1024,
+        }
+    }
+
+    pub(super) fn connect_timeout(&self) -> Duration {
+        self.connect_timeout.unwrap_or(Duration::from_secs(5)).min(self.timeout)
+    }
+
+    pub(super) fn checked_url(&self) -> Result<Url, HttpError> {
+        let url = Url::parse(&self.url).map_err(|error| HttpError::Url(error.into()))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(HttpError::Scheme { scheme: url.scheme().to_owned() });
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(HttpError::Credentials);
+        }
+        match literal_address(&url) {
+            Some(address) if !self.allow_private && !address::is_public(address) => {
+                Err(HttpError::PrivateAddress { address })
+            }
+            _ => Ok(url),
+        }
+    }
+}
+
+/// A literal address never reaches the resolver, so it is checked here.
+fn literal_address(url: &Url) -> Option<IpAddr> {
+    url.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+impl fmt::Debug for HttpSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A receiver's path and query are often its password.
+        let receiver = Url::parse(&self.url).map(|url| url.origin().ascii_serialization());
+        f.debug_struct("HttpSettings")
+            .field("url", &receiver.as_deref().unwrap_or("***"))
+            .field("secrets", &self.secrets)
+            .field("bearer", &self.bearer)
+            .field("headers", &self.headers)
+            .field("mode", &self.mode)
+            .field("timeout", &self.timeout)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("allow_private", &self.allow_private)
+            .field("ca_file", &self.ca_file.as_ref().map(|pem| format!("{} bytes", pem.len())))
+            .field("max_answer", &self.max_answer)
+            .finish()
+    }
+}
+
+/// A setting that cannot work, by the name of its key.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HttpError {
+    /// It does not parse.
+    #[error("url is not a URL: {0}; write it like https://receiver.example/events")]
+    Url(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Neither `http` nor `https`.
+    #[error("url has the scheme {scheme:?}; use https, or http inside a network you trust")]
+    Scheme {
+        /// As given.
+        scheme: String,
+    },
+    /// A user or a password in the URL.
+    #[error("url contains credentials, which end up in logs; remove them and use `bearer` or `headers`")]
+    Credentials,
+    /// A literal address that is not on the public internet.
+    #[error("url names the private address {address}; set allow_private = true if the receiver is meant to be there")]
+    PrivateAddress {
+        /// As given, normalised.
+        address: IpAddr,
+    },
+    /// It is not base64, or nothing.
+    #[error("secrets[{position}] is not a Standard Webhooks secret; write whsec_ followed by the base64 of the key")]
+    Secret {
+        /// Counted from 0.
+        position: usize,
+    },
+    /// It cannot stand in a header.
+    #[error("bearer is empty or contains spaces or control characters; give the token alone, without the word Bearer")]
+    Bearer,
+    /// Not a header's name.
+    #[error("headers has the name {name:?}, which no HTTP header can have; use letters, digits and dashes")]
+    HeaderName {
+        /// As given.
+        name: String,
+    },
+    /// The sink or the client sets it.
+    #[error("headers sets {name}, which Pillarbox sets itself; remove it")]
+    ReservedHeader {
+        /// As given.
+        name: String,
+    },
+    /// It cannot stand in a header.
+    #[error("headers has a value for {name} that no HTTP header can have; remove line breaks and control characters")]
+    HeaderValue {
+        /// Whose value it is.
+        name: String,
+    },
+    /// `bearer` is one, `headers.authorization` another.
+    #[error("both bearer and headers.authorization are set; keep one of them")]
+    TwoAuthorizations,
+    /// Not a URI reference.
+    #[error("source {given:?} is not a URI reference; write it like /shop or https://shop.example/orders")]
+    Source {
+        /// As given.
+        given: String,
+    },
+    /// No certificate could be read.
+    #[error(
+        "ca_file has no certificate that can be used ({reason}); it must be PEM, from -----BEGIN CERTIFICATE----- on"
+    )]
+    CaFile {
+        /// What was wrong.
+        reason: String,
+    },
+    /// `https`, and nobody to trust.
+    #[error(
+        "this system has no certificate authorities, so no https receiver can be trusted; install ca-certificates, or set ca_file"
+    )]
+    NoAuthorities,
+    /// TLS could not be set up.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[source] rustls::Error),
+    /// The client could not be made.
+    #[error("the HTTP client cannot be made: {0}")]
+    Client(#[source] reqwest::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(url: &str) -> String {
+        HttpSettings::new(url).checked_url().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_url_that_cannot_work_is_refused_with_what_to_do() {
+        assert!(refusal("receiver.example/events").starts_with("url is not a URL: relative URL without a base"));
+        assert!(refusal("ftp://receiver.example/").contains(r#"the scheme "ftp"; use https"#));
+        let credentials = refusal("https://ann:hunter2@receiver.example/?token=hunter3");
+        assert!(credentials.contains("use `bearer` or `headers`"));
+        assert!(!credentials.contains("hunter"));
+        assert!(HttpSettings::new("https://receiver.example/events?for=us").checked_url().is_ok());
+    }
+
+    #[test]
+    fn a_private_literal_is_refused_in_every_spelling_unless_allowed() {
+        for url in
+            ["http://127.0.0.1/", "http://0x7f.1/", "http://2130706433/", "http://[::1]:8080/", "http://10.1.2.3./"]
+        {
+            assert!(refusal(url).contains("set allow_private = true"), "{url}");
+            assert!(HttpSettings { allow_private: true, ..HttpSettings::new(url) }.checked_url().is_ok(), "{url}");
+        }
+        assert!(HttpSettings::new("http://[2606:4700::1111]/").checked_url().is_ok());
+    }
+
+    #[test]
+    fn connecting_takes_five_seconds_at_most_and_never_more_than_the_whole() {
+        let settings = HttpSettings::new("http://a.example");
+        assert_eq!(settings.connect_timeout(), Duration::from_secs(5));
+        let short = HttpSettings { timeout: Duration::from_secs(2), ..settings };
+        assert_eq!(short.connect_timeout(), Duration::from_secs(2));
+        let own = HttpSettings { connect_timeout: Some(Duration::from_secs(1)), ..short };
+        assert_eq!(own.connect_timeout(), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn debug_shows_no_secret_and_of_the_url_only_the_host() {
+        let settings = HttpSettings {
+            secrets: vec!["whsec_hunter2".into()],
+            bearer: Some("hunter2".into()),
+            headers: BTreeMap::from([("x-key".to_owned(), "hunter2".into())]),
+            ..HttpSettings::new("https://ann:hunter2@receiver.example/hunter2?token=hunter2")
+        };
+        let shown = format!("{settings:?}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+        assert!(shown.contains("https://receiver.example") && shown.contains("x-key"), "{shown}");
+        assert!(!format!("{:?}", HttpSettings::new("hunter2")).contains("hunter2"));
+    }
+}

@@ -1,0 +1,123 @@
+//! An event in flight: it waits for the answers of its destinations, is judged when the last one is there, and goes to
+//! the settler. One whose answers cannot come any more gives itself back.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::Engine;
+use super::load::{Permit, lock};
+use super::settler::Settling;
+use crate::delivery::{Answer, Delivery, judge};
+use crate::event::StoredEvent;
+use crate::sink::Message;
+use crate::store::{Claimed, Ticket};
+
+pub(super) struct Flight {
+    event: Arc<StoredEvent>,
+    before: Vec<Delivery>,
+    /// `before` stands in the table already.
+    kept: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    claimed: Option<Claimed>,
+    permit: Option<Permit>,
+    answers: Vec<(String, Answer)>,
+    open: usize,
+}
+
+/// One destination's part of a flight.
+pub(super) struct Job {
+    flight: Arc<Flight>,
+    destination: String,
+}
+
+impl Flight {
+    /// The jobs of a claimed event, one for each of its destinations that is due; none means that it is judged already.
+    pub(super) fn start(engine: &Engine, claimed: Claimed, destinations: &[String], permit: Permit) -> Vec<Job> {
+        let kept = !claimed.deliveries().is_empty();
+        let attempts = if destinations.len() == 1 { claimed.event().attempts } else { 0 };
+        let before = if kept {
+            claimed.deliveries().to_vec()
+        } else {
+            destinations.iter().map(|name| Delivery::open(name, attempts)).collect()
+        };
+        let due: Vec<String> =
+            before.iter().filter(|delivery| delivery.is_due()).map(|delivery| delivery.destination.clone()).collect();
+        let event = Arc::clone(claimed.event());
+        let state = State { claimed: Some(claimed), permit: Some(permit), answers: Vec::new(), open: due.len() };
+        let flight = Arc::new(Self { event, before, kept, state: Mutex::new(state) });
+        if due.is_empty() {
+            flight.land(engine);
+        }
+        due.into_iter().map(|destination| Job { flight: Arc::clone(&flight), destination }).collect()
+    }
+
+    /// All answers are there: judge, and pass on to the settler.
+    fn land(&self, engine: &Engine) {
+        let (claimed, permit, answers) = {
+            let mut state = lock(&self.state);
+            (state.claimed.take(), state.permit.take(), std::mem::take(&mut state.answers))
+        };
+        if let Some(claimed) = claimed {
+            let policy = &engine.settings.retry;
+            let verdict =
+                judge(&self.before, self.kept, &answers, policy, self.event.max_attempts, rand::random::<f64>());
+            engine.settler.settle(Settling { settlement: claimed.settle(verdict), permit });
+        }
+    }
+}
+
+impl Job {
+    pub(super) fn event(&self) -> &StoredEvent {
+        &self.flight.event
+    }
+
+    pub(super) fn message(&self) -> Message {
+        let attempts = self
+            .flight
+            .before
+            .iter()
+            .find(|delivery| delivery.destination == self.destination)
+            .map_or(0, |d| d.attempts);
+        Message::new(Arc::clone(&self.flight.event), attempts.saturating_add(1))
+    }
+
+    pub(super) fn destination(&self) -> &str {
+        &self.destination
+    }
+
+    /// How much of the lease is left.
+    pub(super) fn left(&self) -> Duration {
+        lock(&self.flight.state).claimed.as_ref().map_or(Duration::ZERO, Claimed::left)
+    }
+
+    pub(super) fn ticket(&self) -> Option<Ticket> {
+        lock(&self.flight.state).claimed.as_ref().map(Claimed::ticket)
+    }
+
+    pub(super) fn renewed(&self, until: Instant) {
+        if let Some(claimed) = &mut lock(&self.flight.state).claimed {
+            claimed.renewed(until);
+        }
+    }
+
+    /// It will be in flight for long, as a probe: others need not wait for it.
+    pub(super) fn unload(&self) {
+        lock(&self.flight.state).permit = None;
+    }
+
+    /// What sending came to.
+    pub(super) fn answer(self, engine: &Engine, answer: Answer) {
+        let last = {
+            let mut state = lock(&self.flight.state);
+            state.answers.push((self.destination.clone(), answer));
+            state.open -= 1;
+            state.open == 0
+        };
+        if last {
+            self.flight.land(engine);
+        }
+    }
+}

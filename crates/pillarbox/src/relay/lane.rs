@@ -1,0 +1,327 @@
+//! Send: the lane of one destination, with its own queue, workers, breaker and rate, so that no destination slows
+//! another. It knows no store but through the engine's renew.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+
+use super::breaker::{Breaker, BreakerSettings, Met};
+use super::flight::Job;
+use super::load::lock;
+use super::rate::Rate;
+use super::{Engine, Phase};
+use crate::delivery::Answer;
+use crate::observe::panic_message;
+use crate::sink::{Message, SendError, SendErrorKind, Sink};
+
+pub(super) struct Lane {
+    pub(super) name: String,
+    sink: Arc<dyn Sink>,
+    timeout: Option<Duration>,
+    concurrency: usize,
+    pub(super) paused: bool,
+    rate: Option<Mutex<Rate>>,
+    state: Mutex<State>,
+    /// Sends that the destination has answered: what a timeout is depends on whether others got through.
+    answered: AtomicU64,
+}
+
+struct State {
+    queue: VecDeque<Job>,
+    workers: usize,
+    breaker: Breaker,
+    last_error: Option<SendError>,
+    /// More was queued than others could wait for: what comes is parked until the queue is short.
+    congested: bool,
+    /// How many parked events are let back at once.
+    ramp: usize,
+    /// What `answered` was when the last ones were let back.
+    answered_at_ramp: u64,
+}
+
+/// How many parked events are let back first.
+const FIRST_RAMP: usize = 8;
+
+impl Lane {
+    pub(super) fn new(
+        name: String,
+        sink: Arc<dyn Sink>,
+        timeout: Option<Duration>,
+        concurrency: usize,
+        rate: Option<f64>,
+        paused: bool,
+        breaker: BreakerSettings,
+    ) -> Self {
+        let state = State {
+            queue: VecDeque::new(),
+            workers: 0,
+            breaker: Breaker::new(breaker),
+            last_error: None,
+            congested: false,
+            ramp: FIRST_RAMP,
+            answered_at_ramp: 0,
+        };
+        let rate = rate.map(|per_second| Mutex::new(Rate::new(per_second)));
+        Self { name, sink, timeout, concurrency, paused, rate, state: Mutex::new(state), answered: AtomicU64::new(0) }
+    }
+
+    /// Takes a job: it is queued, or waits for the destination in the table.
+    pub(super) fn accept(self: &Arc<Self>, engine: &Arc<Engine>, job: Job) {
+        let refused = {
+            let mut state = lock(&self.state);
+            if self.paused || state.breaker.is_open() || state.congested {
+                Some((job, state.last_error.clone().filter(|_| state.breaker.is_open())))
+            } else {
+                state.queue.push_back(job);
+                if state.workers < self.concurrency {
+                    state.workers += 1;
+                    tokio::spawn(work(Arc::clone(engine), Arc::clone(self)));
+                }
+                None
+            }
+        };
+        if let Some((job, error)) = refused {
+            job.answer(engine, Answer::Parked { error });
+        }
+    }
+
+    /// How many wait in the queue.
+    pub(super) fn queued(&self) -> usize {
+        lock(&self.state).queue.len()
+    }
+
+    /// Parks what waits in the queue beyond what is sent next: others need the room.
+    pub(super) fn shed(&self, engine: &Engine) -> usize {
+        let shed = {
+            let mut state = lock(&self.state);
+            let keep = self.concurrency.min(state.queue.len());
+            state.congested = true;
+            state.ramp = self.concurrency.max(FIRST_RAMP);
+            state.queue.split_off(keep)
+        };
+        let count = shed.len();
+        shed.into_iter().for_each(|job| job.answer(engine, Answer::Parked { error: None }));
+        count
+    }
+
+    /// Gives back what waits in the queue: the relay stops.
+    pub(super) fn release(&self, engine: &Engine) {
+        let queue = std::mem::take(&mut lock(&self.state).queue);
+        queue.into_iter().for_each(|job| job.answer(engine, Answer::Released));
+    }
+
+    /// How many parked events may come back now; `None` while the destination is down or paused. More each time, as
+    /// long as it has answered and sent all it had.
+    pub(super) fn ramp(&self, most: usize, probing: bool) -> Option<usize> {
+        let answered = self.answered.load(Ordering::Relaxed);
+        let mut state = lock(&self.state);
+        let state = &mut *state;
+        // Without a probe of its own (in single passes) the next event is the probe, when it is time for one.
+        if !probing && state.breaker.probe_at().is_some_and(|at| at <= Instant::now()) {
+            state.breaker.ajar();
+        }
+        if self.paused || state.breaker.is_open() {
+            return None;
+        }
+        if state.congested || state.queue.len() > state.ramp / 4 {
+            return Some(0);
+        }
+        if state.queue.is_empty() && answered > state.answered_at_ramp {
+            state.ramp = (state.ramp * 2).min(most.max(FIRST_RAMP));
+        }
+        state.answered_at_ramp = answered;
+        Some(state.ramp)
+    }
+
+    /// The next batch, or `None` when the worker can go home.
+    fn next(&self) -> Option<Vec<Job>> {
+        let mut state = lock(&self.state);
+        let count = self.sink.batch_limit().max(1).min(state.queue.len());
+        if state.queue.len() <= self.concurrency / 2 {
+            state.congested = false;
+        }
+        if count == 0 {
+            state.workers -= 1;
+            return None;
+        }
+        Some(state.queue.drain(..count).collect())
+    }
+
+    fn is_open(&self) -> bool {
+        lock(&self.state).breaker.is_open()
+    }
+
+    /// The destination answered, whatever it said.
+    fn alive(&self, engine: &Engine) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        if lock(&self.state).breaker.alive() {
+            tracing::info!(destination = self.name, "a destination is back");
+            engine.recovered.notify_one();
+        }
+    }
+}
+
+/// A worker sends batch after batch until the queue is empty.
+async fn work(engine: Arc<Engine>, lane: Arc<Lane>) {
+    while let Some(batch) = lane.next() {
+        if let Some(rate) = &lane.rate {
+            let start = lock(rate).take(batch.len(), Instant::now());
+            let pause = start.saturating_duration_since(Instant::now());
+            if !pause.is_zero() && engine.rest_unless(Phase::Stopping, pause).await {
+                batch.into_iter().for_each(|job| job.answer(&engine, Answer::Released));
+                continue;
+            }
+        }
+        if lane.is_open() {
+            let error = lock(&lane.state).last_error.clone();
+            batch.into_iter().for_each(|job| job.answer(&engine, Answer::Parked { error: error.clone() }));
+            continue;
+        }
+        let batch = engine.hold(batch, lane.timeout).await;
+        if !batch.is_empty() {
+            lane.send_batch(&engine, batch).await;
+        }
+    }
+}
+
+impl Lane {
+    async fn send_batch(self: &Arc<Self>, engine: &Arc<Engine>, batch: Vec<Job>) {
+        let started = Instant::now();
+        let Some(answers) = self.send(engine, &batch).await else {
+            batch.into_iter().for_each(|job| job.answer(engine, Answer::Released));
+            return;
+        };
+        let took = started.elapsed();
+        for (job, answer) in batch.into_iter().zip(answers) {
+            match answer {
+                Ok(()) => {
+                    self.alive(engine);
+                    engine.observers.tell("sent", |observer| observer.sent(job.event(), &self.name, took));
+                    job.answer(engine, Answer::Sent);
+                }
+                Err(error) => {
+                    engine.observers.tell("failed", |observer| observer.failed(job.event(), &self.name, &error));
+                    self.failed(engine, job, error, took);
+                }
+            }
+        }
+    }
+
+    fn failed(self: &Arc<Self>, engine: &Arc<Engine>, job: Job, error: SendError, took: Duration) {
+        if error.kind != SendErrorKind::Unavailable {
+            self.alive(engine);
+            tracing::warn!(destination = self.name, id = %job.event().id, %error, "an attempt failed");
+            return job.answer(engine, Answer::Failed { error, took });
+        }
+        let (met, waiting) = {
+            let mut state = lock(&self.state);
+            let met = state.breaker.outage(Instant::now(), error.after);
+            state.last_error = Some(error.clone());
+            let waiting = if met == Met::Opened { std::mem::take(&mut state.queue) } else { VecDeque::new() };
+            if met == Met::Opened {
+                state.ramp = FIRST_RAMP;
+            }
+            (met, waiting)
+        };
+        let parked = || Answer::Parked { error: Some(error.clone()) };
+        match met {
+            Met::Hiccup(after) => job.answer(engine, Answer::Postponed { error: error.clone(), after }),
+            Met::Down => job.answer(engine, parked()),
+            Met::Opened => {
+                tracing::warn!(destination = self.name, %error, "a destination is down; its events wait for it");
+                waiting.into_iter().for_each(|job| job.answer(engine, parked()));
+                if engine.is_probing() {
+                    job.unload();
+                    tokio::spawn(probe(Arc::clone(engine), Arc::clone(self), job));
+                } else {
+                    job.answer(engine, parked());
+                }
+            }
+        }
+    }
+
+    /// Sends, and renews leases that would run out meanwhile. `None`: the relay has waited long enough.
+    async fn send(&self, engine: &Engine, batch: &[Job]) -> Option<Vec<Result<(), SendError>>> {
+        let messages: Vec<Message> = batch.iter().map(Job::message).collect();
+        let answered_before = self.answered.load(Ordering::Relaxed);
+        let sending = AssertUnwindSafe(self.sink.send(&messages)).catch_unwind();
+        tokio::pin!(sending);
+        let deadline = self.timeout.map(|timeout| tokio::time::Instant::now() + timeout);
+        let answers = loop {
+            let timed_out = async {
+                match deadline {
+                    Some(deadline) => tokio::time::sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                answers = &mut sending => break answers.unwrap_or_else(|panic| {
+                    vec![Err(SendError::retry(format!("the handler panicked: {}", panic_message(&*panic)))); batch.len()]
+                }),
+                () = timed_out => {
+                    let error = SendError::timeout(format!("no answer within {:?}", self.timeout.unwrap_or_default()));
+                    break vec![Err(error); batch.len()];
+                }
+                () = engine.phase_reached(Phase::Aborting) => return None,
+                () = tokio::time::sleep(engine.until_renewal(batch)) => engine.renew(batch).await,
+            }
+        };
+        let others_got_through = self.answered.load(Ordering::Relaxed) > answered_before;
+        let missing = || Err(SendError::retry("the sink did not answer for this event"));
+        let answers = answers.into_iter().map(|answer| answer.map_err(|error| resolve(error, others_got_through)));
+        Some(answers.chain(std::iter::repeat_with(missing)).take(batch.len()).collect())
+    }
+}
+
+/// A timeout is an outage, unless others get through meanwhile.
+fn resolve(mut error: SendError, others_got_through: bool) -> SendError {
+    if error.kind == SendErrorKind::Timeout {
+        error.kind = if others_got_through { SendErrorKind::Retry } else { SendErrorKind::Unavailable };
+    }
+    error
+}
+
+/// While a destination is down, one event is tried again and again; the others wait untouched in the table.
+async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job) {
+    let mut job = job;
+    loop {
+        let probe_at = lock(&lane.state).breaker.probe_at();
+        let pause = probe_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
+        if engine.rest_renewing(&job, pause).await {
+            let error = lock(&lane.state).last_error.clone();
+            return job.answer(&engine, Answer::Parked { error });
+        }
+        let Some(held) = engine.hold(vec![job], lane.timeout).await.pop() else {
+            // Its lease was lost, so somebody else has it: let the next event be the probe.
+            lock(&lane.state).breaker.ajar();
+            engine.recovered.notify_one();
+            return;
+        };
+        job = held;
+        let started = Instant::now();
+        let answer = lane.send(&engine, std::slice::from_ref(&job)).await.map(|mut answers| answers.pop());
+        match answer {
+            Some(Some(Ok(()))) => {
+                lane.alive(&engine);
+                engine.observers.tell("sent", |observer| observer.sent(job.event(), &lane.name, started.elapsed()));
+                return job.answer(&engine, Answer::Sent);
+            }
+            Some(Some(Err(error))) if error.kind == SendErrorKind::Unavailable => {
+                tracing::info!(destination = lane.name, %error, "a destination is still down");
+                let mut state = lock(&lane.state);
+                state.breaker.still_down(Instant::now(), error.after);
+                state.last_error = Some(error);
+            }
+            Some(Some(Err(error))) => {
+                engine.observers.tell("failed", |observer| observer.failed(job.event(), &lane.name, &error));
+                lane.alive(&engine);
+                return job.answer(&engine, Answer::Failed { error, took: started.elapsed() });
+            }
+            Some(None) | None => return job.answer(&engine, Answer::Released),
+        }
+    }
+}

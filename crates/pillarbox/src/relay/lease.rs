@@ -1,0 +1,64 @@
+//! Leases: a send starts only if what is left of its lease is more than it may take, and long sends renew theirs.
+
+use std::time::{Duration, Instant};
+
+use super::flight::Job;
+use super::{Engine, Phase};
+use crate::delivery::Answer;
+use crate::sink::SendError;
+use crate::store::Ticket;
+
+impl Engine {
+    /// Those of the jobs that may be sent now: their leases last for the timeout, renewed where necessary. One whose
+    /// lease was lost is dropped, because somebody else has the event.
+    pub(super) async fn hold(&self, batch: Vec<Job>, timeout: Option<Duration>) -> Vec<Job> {
+        let needed = timeout.unwrap_or(self.settings.lease / 2);
+        if batch.iter().all(|job| job.left() > needed) {
+            return batch;
+        }
+        self.renew(&batch).await;
+        batch.into_iter().filter(|job| job.left() > needed).collect()
+    }
+
+    /// Renews the leases of a batch. What cannot be renewed is left to run out.
+    pub(super) async fn renew(&self, batch: &[Job]) {
+        let tickets: Vec<Ticket> = batch.iter().filter_map(Job::ticket).collect();
+        let until = Instant::now() + self.settings.lease;
+        match self.store.renew(&tickets, self.settings.lease).await {
+            Ok(renewed) => {
+                let ours = batch.iter().filter(|job| job.ticket().is_some_and(|ticket| renewed.contains(&ticket)));
+                ours.for_each(|job| job.renewed(until));
+            }
+            Err(error) => tracing::warn!(%error, "leases could not be renewed"),
+        }
+    }
+
+    /// How long until the first lease of a batch is half over; never so soon that renewing would be all that is done.
+    pub(super) fn until_renewal(&self, batch: &[Job]) -> Duration {
+        let half = self.settings.lease / 2;
+        let left = batch.iter().map(Job::left).min().unwrap_or(half);
+        left.saturating_sub(half).max(half / 8)
+    }
+
+    /// Rests with a job in hand, renewing its lease. Answers whether the relay stops.
+    pub(super) async fn rest_renewing(&self, job: &Job, pause: Duration) -> bool {
+        let end = Instant::now() + pause;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let renewal = self.until_renewal(std::slice::from_ref(job));
+            if self.rest_unless(Phase::Stopping, left.min(renewal)).await {
+                return true;
+            }
+            if left <= renewal {
+                return false;
+            }
+            self.renew(std::slice::from_ref(job)).await;
+        }
+    }
+
+    /// An open delivery to a destination that is no more: it waits for it by name.
+    pub(super) fn park_unknown(&self, job: Job) {
+        let error = SendError::unavailable(format!("there is no destination {:?} any more", job.destination()));
+        job.answer(self, Answer::Parked { error: Some(error) });
+    }
+}

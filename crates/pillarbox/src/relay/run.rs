@@ -1,0 +1,175 @@
+//! The relay's life: from the first look at the schema to the farewell.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use super::load::Weight;
+use super::upkeep::Pulse;
+use super::wake::Pace;
+use super::{Engine, Phase, Relay};
+use crate::error::StoreError;
+use crate::store::{Claim, WakeUp};
+
+/// How long a relay whose notifications do not arrive sleeps at most.
+const WITHOUT_WAKE_UP: Duration = Duration::from_millis(200);
+/// How long the claim loop waits for room before it takes some from the longest queue.
+const PATIENCE: Duration = Duration::from_millis(250);
+const FIRST_BACKOFF: Duration = Duration::from_millis(50);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
+
+impl Relay {
+    /// Relays until `shutdown` is ready; then claims no more, finishes what is under way within the shutdown timeout,
+    /// and gives the rest back. Errors of the database on the way are logged and waited out.
+    ///
+    /// # Errors
+    /// Before it has begun: a schema that it cannot work on, or a database that does not answer.
+    pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), StoreError> {
+        let engine = &self.engine;
+        engine.store.check().await?;
+        engine.phase.send_replace(Phase::Running);
+        engine.probing.store(true, Ordering::Relaxed);
+        engine.start_settling();
+        let pulse = Arc::new(Pulse::new(Uuid::new_v4()));
+        let pace = Pace::new(engine.listen().await);
+        engine.beat(&pulse).await;
+        let upkeep = tokio::spawn(Arc::clone(engine).upkeep(Arc::clone(&pulse)));
+
+        let told_to_stop = async {
+            shutdown.await;
+            engine.phase.send_replace(Phase::Stopping);
+        };
+        tokio::join!(told_to_stop, engine.cycle(pace, &pulse));
+
+        engine.finish().await;
+        if let Err(error) = upkeep.await {
+            tracing::error!(%error, "upkeep ended badly");
+        }
+        engine.waker.retire();
+        if let Err(error) = engine.store.farewell(pulse.id).await {
+            tracing::warn!(%error, "the relay could not say that it is gone");
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Wake: answers how long to sleep at most.
+    async fn listen(&self) -> Duration {
+        let poll = self.settings.poll_interval;
+        match self.store.wake(self.waker.clone()).await {
+            Ok(WakeUp::Tested) => poll,
+            Ok(WakeUp::Polling) => poll.min(WITHOUT_WAKE_UP),
+            Ok(WakeUp::Eaten) => {
+                tracing::warn!(
+                    "notifications do not arrive: is there a transaction pooler between? Give the relay a direct \
+                     connection; until then it polls every {WITHOUT_WAKE_UP:?}"
+                );
+                poll.min(WITHOUT_WAKE_UP)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "notifications cannot be listened for; polling instead");
+                poll.min(WITHOUT_WAKE_UP)
+            }
+        }
+    }
+
+    /// Claim, route, send, as long as it runs; the settler settles.
+    async fn cycle(self: &Arc<Self>, mut pace: Pace, pulse: &Pulse) {
+        let mut backoff = FIRST_BACKOFF;
+        while self.room().await {
+            let claim = match self.claim().await {
+                Ok(claim) => claim,
+                Err(error) => {
+                    tracing::warn!(%error, "nothing could be claimed; trying again");
+                    self.rest_unless(Phase::Stopping, backoff).await;
+                    backoff = (backoff * 2).min(LONGEST_BACKOFF);
+                    continue;
+                }
+            };
+            backoff = FIRST_BACKOFF;
+            let empty = claim.is_empty();
+            if let Some(idle) = pace.claimed(empty, Instant::now()) {
+                pulse.set_idle(idle);
+                self.beat(pulse).await;
+                pace.told(idle);
+            }
+            if empty {
+                self.rest(pace.rest()).await;
+            } else {
+                self.dispatch_claim(claim).await;
+            }
+        }
+    }
+
+    /// An event that may have killed relays is sent while nothing else is: if it does so again, it was this one.
+    async fn dispatch_claim(self: &Arc<Self>, claim: Claim) {
+        if claim.is_alone() {
+            self.load.at_most(Weight::default()).await;
+            self.dispatch(claim);
+            self.load.at_most(Weight::default()).await;
+        } else {
+            self.dispatch(claim);
+        }
+    }
+
+    /// Until the next batch fits and settling works. Answers whether to go on.
+    async fn room(&self) -> bool {
+        let most = Weight { events: self.settings.batch_size, bytes: self.settings.bytes_in_flight / 2 };
+        loop {
+            let ready = async {
+                self.settler.working().await;
+                self.load.at_most(most).await;
+            };
+            tokio::select! {
+                biased;
+                () = self.phase_reached(Phase::Stopping) => return false,
+                () = ready => return true,
+                () = tokio::time::sleep(PATIENCE) => self.make_room(),
+            }
+        }
+    }
+
+    /// One slow destination does not stop the others: what waits for it goes back to the table.
+    fn make_room(&self) {
+        if self.lanes.len() < 2 {
+            return;
+        }
+        if let Some(longest) = self.lanes.values().max_by_key(|lane| lane.queued()) {
+            let shed = longest.shed(self);
+            if shed > 0 {
+                tracing::info!(
+                    destination = longest.name,
+                    events = shed,
+                    "a destination is slow; its events wait for it"
+                );
+            }
+        }
+    }
+
+    async fn rest(&self, pause: Duration) {
+        tokio::select! {
+            () = self.waker.woken() => {}
+            _ = self.rest_unless(Phase::Stopping, pause) => {}
+        }
+    }
+
+    /// Nothing new is begun; what is under way may finish, then it is given back.
+    async fn finish(&self) {
+        self.lanes.values().for_each(|lane| lane.release(self));
+        let in_flight = self.load.now().events;
+        if in_flight > 0 {
+            tracing::info!(in_flight, "stopping: waiting for what is under way");
+        }
+        let done = self.load.at_most(Weight::default());
+        if tokio::time::timeout(self.settings.shutdown_timeout, done).await.is_err() {
+            tracing::warn!(in_flight = self.load.now().events, "stopping: giving back what is still under way");
+            self.phase.send_replace(Phase::Aborting);
+            self.lanes.values().for_each(|lane| lane.release(self));
+            // A database that does not answer must not keep the relay from ending.
+            let _ = tokio::time::timeout(LONGEST_BACKOFF, self.load.at_most(Weight::default())).await;
+        }
+    }
+}

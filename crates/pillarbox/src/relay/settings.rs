@@ -1,0 +1,284 @@
+//! What a relay is told: its settings, its destinations, its routes. Checked once, when it is built.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::breaker::BreakerSettings;
+use super::lane::Lane;
+use super::{Engine, Relay};
+use crate::delivery::UNROUTED;
+use crate::error::BuildError;
+use crate::observe::{Observer, Observers};
+use crate::retry::RetryPolicy;
+use crate::route::{Pattern, Route, Routes};
+use crate::sink::{Handler, Message, SendError, Sink};
+use crate::store::{Retention, Store};
+
+/// What becomes of a delivered event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnDelivered {
+    /// It stays until cleanup: duplicates are noticed, people can look at it.
+    #[default]
+    Keep,
+    /// It is deleted at once: a small table, and twice the speed.
+    Delete,
+}
+
+/// What becomes of an event that no route matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unrouted {
+    /// It waits, visibly, until a route matches.
+    #[default]
+    Park,
+    /// It counts as delivered.
+    Discard,
+}
+
+/// How a relay works. The defaults are those of `pillarbox.default.toml`.
+#[derive(Debug, Clone)]
+pub struct RelaySettings {
+    /// Events claimed at once. Up to twice as many are in flight.
+    pub batch_size: usize,
+    /// Bytes of payload in flight, about.
+    pub bytes_in_flight: usize,
+    /// Sends at once to one destination that does not say otherwise.
+    pub concurrency: usize,
+    /// How long an idle relay sleeps when nothing wakes it.
+    pub poll_interval: Duration,
+    /// How long claimed events are ours; a dead relay's come back after it.
+    pub lease: Duration,
+    /// How long what is in flight may take when the relay stops.
+    pub shutdown_timeout: Duration,
+    /// Keep or delete.
+    pub on_delivered: OnDelivered,
+    /// Park or discard.
+    pub unrouted: Unrouted,
+    /// When failed deliveries are tried again.
+    pub retry: RetryPolicy,
+    /// When a destination counts as down.
+    pub breaker: BreakerSettings,
+    /// How often old events are deleted; `None` means never.
+    pub cleanup_every: Option<Duration>,
+    /// Which those are.
+    pub retention: Retention,
+    /// What the relay calls its place in `outbox_relay`.
+    pub host: String,
+}
+
+impl Default for RelaySettings {
+    fn default() -> Self {
+        Self {
+            batch_size: 500,
+            bytes_in_flight: 64 * 1024 * 1024,
+            concurrency: 64,
+            poll_interval: Duration::from_secs(1),
+            lease: Duration::from_secs(300),
+            shutdown_timeout: Duration::from_secs(30),
+            on_delivered: OnDelivered::default(),
+            unrouted: Unrouted::default(),
+            retry: RetryPolicy::default(),
+            breaker: BreakerSettings::default(),
+            cleanup_every: Some(Duration::from_secs(6 * 3600)),
+            retention: Retention::default(),
+            host: "localhost".to_owned(),
+        }
+    }
+}
+
+/// A named place that events are sent to, with its limits.
+pub struct Destination {
+    name: String,
+    sink: Arc<dyn Sink>,
+    timeout: Option<Duration>,
+    concurrency: Option<usize>,
+    rate: Option<f64>,
+    paused: bool,
+}
+
+impl Destination {
+    /// Routes name it by `name`. A send may take ten seconds unless [`Destination::timeout`] says otherwise.
+    pub fn new(name: impl Into<String>, sink: impl Sink) -> Self {
+        Self::shared(name, Arc::new(sink))
+    }
+
+    /// As [`Destination::new`], on a sink that is shared already.
+    pub fn shared(name: impl Into<String>, sink: Arc<dyn Sink>) -> Self {
+        let timeout = Some(Duration::from_secs(10));
+        Self { name: name.into(), sink, timeout, concurrency: None, rate: None, paused: false }
+    }
+
+    /// How long a send may take; `None` means as long as it takes, with the lease renewed meanwhile.
+    #[must_use]
+    pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.timeout = timeout.into();
+        self
+    }
+
+    /// How many sends may run at once.
+    #[must_use]
+    pub fn concurrency(mut self, sends: usize) -> Self {
+        self.concurrency = Some(sends);
+        self
+    }
+
+    /// How many events may be sent per second.
+    #[must_use]
+    pub fn rate(mut self, per_second: impl Into<Option<f64>>) -> Self {
+        self.rate = per_second.into();
+        self
+    }
+
+    /// Nothing is sent; its events wait for it.
+    #[must_use]
+    pub fn paused(mut self, paused: bool) -> Self {
+        self.paused = paused;
+        self
+    }
+}
+
+/// Builds a [`Relay`].
+#[must_use]
+pub struct RelayBuilder {
+    store: Arc<dyn Store>,
+    settings: RelaySettings,
+    destinations: Vec<Destination>,
+    routes: Routes,
+    observers: Observers,
+}
+
+impl RelayBuilder {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            settings: RelaySettings::default(),
+            destinations: Vec::new(),
+            routes: Routes::default(),
+            observers: Observers::default(),
+        }
+    }
+
+    /// All settings at once.
+    pub fn settings(mut self, settings: RelaySettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// A place that routes can name.
+    pub fn destination(mut self, destination: Destination) -> Self {
+        self.destinations.push(destination);
+        self
+    }
+
+    /// One more route, behind those there are.
+    pub fn route(mut self, route: Route) -> Self {
+        self.routes.push(route);
+        self
+    }
+
+    /// Code in this process for the event types of a pattern: a destination and a route of their own. It may take as
+    /// long as it likes; a panic is a failed attempt.
+    pub fn handler<F, R, E>(self, events: impl Into<Pattern>, handle: F) -> Self
+    where
+        F: Fn(Message) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<SendError> + 'static,
+    {
+        let events = events.into();
+        let name = format!("handler {}", events.as_str());
+        self.destination(Destination::new(name.clone(), Handler(handle)).timeout(None))
+            .route(Route::new(events, [name]))
+    }
+
+    /// Somebody who wants to hear what happens.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observers.push(observer);
+        self
+    }
+
+    /// Checks everything and answers the relay.
+    ///
+    /// # Errors
+    /// Says what does not fit together and what to do.
+    pub fn build(self) -> Result<Relay, BuildError> {
+        check_settings(&self.settings)?;
+        let mut lanes = BTreeMap::new();
+        for destination in self.destinations {
+            check_destination(&destination, &self.settings)?;
+            let name = destination.name.clone();
+            let lane = Lane::new(
+                destination.name,
+                destination.sink,
+                destination.timeout,
+                destination.concurrency.unwrap_or(self.settings.concurrency),
+                destination.rate,
+                destination.paused,
+                self.settings.breaker,
+            );
+            if lanes.insert(name.clone(), Arc::new(lane)).is_some() {
+                return Err(BuildError::SameName { name });
+            }
+        }
+        check_routes(&self.routes, &lanes)?;
+        Ok(Relay::new(Engine::new(self.store, self.settings, self.routes, lanes, self.observers)))
+    }
+}
+
+fn check_settings(settings: &RelaySettings) -> Result<(), BuildError> {
+    let bad = |setting, value: String, why| Err(BuildError::BadSetting { setting, value, why });
+    if settings.batch_size == 0 {
+        return bad("relay.batch_size", "0".to_owned(), "it must be at least 1");
+    }
+    if settings.concurrency == 0 {
+        return bad("relay.concurrency", "0".to_owned(), "it must be at least 1");
+    }
+    if settings.poll_interval.is_zero() {
+        return bad("relay.poll_interval", "0s".to_owned(), "it must be longer, or the relay would never rest");
+    }
+    if !(0.0..=1.0).contains(&settings.retry.jitter) {
+        return bad("relay.retry.jitter", settings.retry.jitter.to_string(), "it must be between 0 and 1");
+    }
+    if settings.lease.is_zero() {
+        return bad("relay.lease", "0s".to_owned(), "it must be longer, or every event would be sent twice");
+    }
+    Ok(())
+}
+
+fn check_destination(destination: &Destination, settings: &RelaySettings) -> Result<(), BuildError> {
+    let name = destination.name.clone();
+    if name == UNROUTED || name.is_empty() || name.chars().count() > 255 {
+        return Err(BuildError::ReservedName { name });
+    }
+    if destination.concurrency == Some(0) {
+        let why = "it must be at least 1; to send nothing, pause the destination";
+        return Err(BuildError::BadSetting { setting: "destination.concurrency", value: "0".to_owned(), why });
+    }
+    if let Some(rate) = destination.rate.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
+        let why = "it must be a positive number of events per second";
+        return Err(BuildError::BadSetting { setting: "destination.rate", value: rate.to_string(), why });
+    }
+    match destination.timeout {
+        Some(timeout) if timeout >= settings.lease => {
+            Err(BuildError::LeaseTooShort { lease: settings.lease, destination: name, timeout })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_routes(routes: &Routes, lanes: &BTreeMap<String, Arc<Lane>>) -> Result<(), BuildError> {
+    for route in routes.iter() {
+        if let Some(unknown) = route.to.iter().find(|name| !lanes.contains_key(*name)) {
+            let known: Vec<&str> = lanes.keys().map(String::as_str).collect();
+            return Err(BuildError::UnknownDestination {
+                pattern: route.events.as_str().to_owned(),
+                destination: unknown.clone(),
+                known: if known.is_empty() { "none".to_owned() } else { known.join(", ") },
+            });
+        }
+        if route.to.is_empty() {
+            let why = "a route needs at least one destination";
+            return Err(BuildError::BadSetting { setting: "route.to", value: "empty".to_owned(), why });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Settle: writes what became of events, in batches as they come. A settle that fails is kept and tried again while
+//! nothing new is claimed, so that what was sent is not sent again at full speed.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+
+use super::load::{Permit, lock};
+use super::settings::OnDelivered;
+use super::{Engine, Phase};
+use crate::delivery::Change;
+use crate::store::Settlement;
+
+/// A settlement, and its event's part of the load until it is written.
+pub(super) struct Settling {
+    pub(super) settlement: Settlement,
+    pub(super) permit: Option<Permit>,
+}
+
+pub(super) struct Settler {
+    queue: mpsc::UnboundedSender<Settling>,
+    /// Until the task that empties it is started.
+    waiting: Mutex<Option<mpsc::UnboundedReceiver<Settling>>>,
+    /// Whether the last settle worked.
+    works: watch::Sender<bool>,
+}
+
+/// At most so many in one statement.
+const BATCH: usize = 1000;
+const PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+impl Settler {
+    pub(super) fn new() -> Self {
+        let (queue, waiting) = mpsc::unbounded_channel();
+        Self { queue, waiting: Mutex::new(Some(waiting)), works: watch::Sender::new(true) }
+    }
+
+    pub(super) fn settle(&self, settling: Settling) {
+        // The receiver lives as long as the relay; without one the lease runs out and the event is sent again.
+        let _ = self.queue.send(settling);
+    }
+
+    /// Until settling works.
+    pub(super) async fn working(&self) {
+        let _ = self.works.subscribe().wait_for(|works| *works).await;
+    }
+}
+
+impl Engine {
+    /// Starts the task that settles, once.
+    pub(super) fn start_settling(self: &std::sync::Arc<Self>) {
+        if let Some(mut waiting) = lock(&self.settler.waiting).take() {
+            let engine = std::sync::Arc::downgrade(self);
+            tokio::spawn(async move {
+                let mut batch = Vec::new();
+                while waiting.recv_many(&mut batch, BATCH).await > 0 {
+                    let Some(engine) = engine.upgrade() else { return };
+                    engine.settle_batch(std::mem::take(&mut batch)).await;
+                }
+            });
+        }
+    }
+
+    async fn settle_batch(&self, batch: Vec<Settling>) {
+        let (settlements, permits): (Vec<Settlement>, Vec<Option<Permit>>) =
+            batch.into_iter().map(|settling| (settling.settlement, settling.permit)).unzip();
+        let delete = self.settings.on_delivered == OnDelivered::Delete;
+        let mut pause = PAUSE;
+        let lost = loop {
+            match self.store.settle(&settlements, delete).await {
+                Ok(lost) => break lost,
+                Err(error) => {
+                    self.settler.works.send_replace(false);
+                    tracing::warn!(%error, events = settlements.len(), "a settle failed; nothing is claimed until it works");
+                    if self.rest_unless(Phase::Aborting, pause).await {
+                        tracing::error!(
+                            events = settlements.len(),
+                            "stopped before what was sent could be settled; it may be sent again"
+                        );
+                        break settlements.iter().map(Settlement::ticket).collect();
+                    }
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        };
+        self.settler.works.send_replace(true);
+        if !lost.is_empty() {
+            tracing::warn!(
+                events = lost.len(),
+                "leases had run out before what was sent could be settled; it may be sent again"
+            );
+        }
+        for settlement in &settlements {
+            match &settlement.verdict().change {
+                Change::Fail { error } if !lost.contains(&settlement.ticket()) => {
+                    let event = settlement.event();
+                    tracing::error!(id = %event.id, event_type = event.event_type, error, "an event was given up");
+                    self.observers.tell("dead_lettered", |observer| observer.dead_lettered(event, error));
+                }
+                _ => {}
+            }
+        }
+        drop(permits);
+    }
+}

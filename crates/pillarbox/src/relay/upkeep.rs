@@ -1,0 +1,157 @@
+//! Upkeep, beside the path of the events: heartbeat, sweep, unparking, cleanup.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use super::{Engine, Phase};
+use crate::error::StoreError;
+use crate::store::Heartbeat;
+
+/// How often the relay says that it lives. Emitters believe it three times as long.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Between two batches of unparked events.
+const RAMP: Duration = Duration::from_millis(100);
+/// Between two looks for parked events: one step into an index for each destination that has some.
+const LOOK: Duration = Duration::from_secs(1);
+/// After a batch of cleanup, so that it does not take all of the database.
+const BREATH: Duration = Duration::from_millis(20);
+
+/// What this run of the relay says of itself.
+pub(super) struct Pulse {
+    pub(super) id: Uuid,
+    idle: AtomicBool,
+}
+
+impl Pulse {
+    pub(super) fn new(id: Uuid) -> Self {
+        Self { id, idle: AtomicBool::new(false) }
+    }
+
+    pub(super) fn set_idle(&self, idle: bool) {
+        self.idle.store(idle, Ordering::Relaxed);
+    }
+}
+
+impl Engine {
+    /// Until the relay stops.
+    pub(super) async fn upkeep(self: Arc<Self>, pulse: Arc<Pulse>) {
+        tokio::join!(self.keep_beating(&pulse), self.keep_unparking(), self.keep_cleaning());
+    }
+
+    pub(super) async fn beat(&self, pulse: &Pulse) {
+        let heartbeat = Heartbeat {
+            id: pulse.id,
+            host: self.settings.host.clone(),
+            in_flight: self.load.now().events,
+            idle: pulse.idle.load(Ordering::Relaxed),
+        };
+        if let Err(error) = self.store.heartbeat(&heartbeat).await {
+            tracing::warn!(%error, "the relay could not say that it lives");
+        }
+    }
+
+    async fn keep_beating(&self, pulse: &Pulse) {
+        while !self.rest_unless(Phase::Stopping, HEARTBEAT).await {
+            self.beat(pulse).await;
+            if let Err(error) = self.sweep().await {
+                tracing::warn!(%error, "the sweep failed");
+            }
+        }
+    }
+
+    /// Sweep: what has killed its relays is failed.
+    pub(super) async fn sweep(&self) -> Result<(), StoreError> {
+        for event in self.store.sweep().await? {
+            let error = "given up: its relays died while they had it";
+            tracing::error!(id = %event.id, event_type = event.event_type, error, "an event was given up");
+            self.observers.tell("dead_lettered", |observer| observer.dead_lettered(&event, error));
+        }
+        Ok(())
+    }
+
+    async fn keep_unparking(&self) {
+        loop {
+            let pause = match self.unpark().await {
+                Ok(true) => RAMP,
+                Ok(false) => LOOK,
+                Err(error) => {
+                    tracing::warn!(%error, "events could not be unparked");
+                    LOOK
+                }
+            };
+            tokio::select! {
+                stops = self.rest_unless(Phase::Stopping, pause) => if stops { return },
+                () = self.recovered.notified() => {}
+            }
+        }
+    }
+
+    /// Unpark: the events of destinations that answer, in growing batches. Answers whether there are more of them.
+    pub(super) async fn unpark(&self) -> Result<bool, StoreError> {
+        let parked_on = self.store.parked_on().await?;
+        if !self.rerouted.load(Ordering::Relaxed) {
+            self.unpark_rerouted(&parked_on).await?;
+            self.rerouted.store(true, Ordering::Relaxed);
+        }
+        let mut more = false;
+        for name in &parked_on {
+            let most = self.settings.batch_size * 2;
+            let Some(ramp) = self.lanes.get(name).and_then(|lane| lane.ramp(most, self.is_probing())) else { continue };
+            more = true;
+            if ramp > 0 && self.store.unpark(name, None, ramp).await? > 0 {
+                self.waker.wake();
+            }
+        }
+        Ok(more)
+    }
+
+    /// Unpark: what had no route, or waits for a destination that is no more, and has a route now. Routes do not change
+    /// while a relay lives, so this is done once.
+    async fn unpark_rerouted(&self, parked_on: &[String]) -> Result<(), StoreError> {
+        for name in parked_on.iter().filter(|name| !self.lanes.contains_key(*name)) {
+            for kind in self.store.parked_kinds(name).await? {
+                if self.routes.route(&kind.event_type, &kind.aggregate_type).is_some() {
+                    let unparked = self.store.unpark(name, Some(&kind), usize::MAX).await?;
+                    tracing::info!(event_type = kind.event_type, events = unparked, "events have a route now");
+                    self.waker.wake();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Cleanup: by one relay at a time, batch after batch.
+    async fn keep_cleaning(&self) {
+        let Some(every) = self.settings.cleanup_every else { return };
+        loop {
+            let began = Instant::now();
+            let mut deleted = 0;
+            loop {
+                match self.store.cleanup(&self.settings.retention).await {
+                    Ok(cleaned) => {
+                        deleted += cleaned.deleted;
+                        if cleaned.elsewhere || cleaned.remaining == 0 {
+                            break;
+                        }
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the cleanup failed");
+                        break;
+                    }
+                }
+                if self.rest_unless(Phase::Stopping, BREATH).await {
+                    return;
+                }
+            }
+            if deleted > 0 {
+                tracing::info!(deleted, took = ?began.elapsed(), "old events were deleted");
+            }
+            if self.rest_unless(Phase::Stopping, every).await {
+                return;
+            }
+        }
+    }
+}
