@@ -66,7 +66,7 @@ impl Board {
             let _ = write!(text, "\x1b[{}A", self.drawn);
         }
         for line in &picture {
-            let _ = write!(text, "\r\x1b[2K{line}\r\n");
+            let _ = write!(text, "\r\x1b[2K{line}\n");
         }
         self.drawn = picture.len();
         let mut out = io::stdout().lock();
