@@ -27,7 +27,7 @@ ORDER BY part, place, number";
 /// The longest name of an index or constraint that every database takes.
 const NAME_LIMIT: usize = 30;
 
-fn assert_short(names: Vec<String>) {
+fn assert_short(names: &[String]) {
     assert!(!names.is_empty());
     let long: Vec<&String> = names.iter().filter(|name| name.len() > NAME_LIMIT).collect();
     assert!(long.is_empty(), "longer than {NAME_LIMIT} characters: {long:?}");
@@ -48,7 +48,7 @@ async fn names_on_postgres_are_short() {
                  UNION SELECT indexname::text FROM pg_indexes WHERE schemaname = 'public' \
                  UNION SELECT tgname::text FROM pg_trigger WHERE NOT tgisinternal \
                  UNION SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace";
-    assert_short(sqlx::query_scalar(names).fetch_all(outbox.pool()).await.unwrap());
+    assert_short(&sqlx::query_scalar(names).fetch_all(outbox.pool()).await.unwrap());
 }
 
 #[tokio::test]
@@ -73,5 +73,5 @@ async fn names_on_sqlite_are_short() {
         .iter()
         .flat_map(|(_, sql)| sql.split("CONSTRAINT ").skip(1))
         .map(|rest| rest.split_whitespace().next().unwrap().to_owned());
-    assert_short(constraints.chain(rows.iter().map(|(name, _)| name.clone())).collect());
+    assert_short(&constraints.chain(rows.iter().map(|(name, _)| name.clone())).collect::<Vec<_>>());
 }
