@@ -53,5 +53,6 @@ on_both_databases! {
         a_payload_may_be_any_json,
         without_a_payload_it_is_an_empty_object,
         headers_and_limits_come_back,
-        deliver_at_is_kept_to_the_millisecond;
+        deliver_at_is_kept_to_the_millisecond,
+        the_largest_numbers_and_the_deepest_lists_come_back;
 }

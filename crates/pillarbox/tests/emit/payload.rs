@@ -109,3 +109,22 @@ pub(crate) async fn deliver_at_is_kept_to_the_millisecond<S: Shop>(shop: &S) {
     assert_eq!(outbox.get(emitted.id).await.event.next_attempt_at, Some(moment));
     assert!(outbox.claim().await.is_empty());
 }
+
+/// The limits that are checked before a statement is sent are those of the databases: up to them all is stored.
+pub(crate) async fn the_largest_numbers_and_the_deepest_lists_come_back<S: Shop>(shop: &S) {
+    let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    for text in ["9".repeat(131_072), format!("0.{}1", "0".repeat(16_382)), nested(1000)] {
+        let raw = RawValue::from_string(text.clone()).unwrap();
+        let emitted = Outbox::emit(shop, vec![Event::new("Order", text.len(), "order.placed").payload(raw)]).await;
+        let outbox: &dyn Outbox = shop;
+        assert_eq!(outbox.get(emitted[0].id).await.payload.get(), text);
+    }
+    for text in ["9".repeat(131_073), "1e-16384".to_owned(), nested(1001)] {
+        let raw = RawValue::from_string(text).unwrap();
+        let mut tx = shop.begin().await;
+        let error = emit(&mut tx, Event::new("Order", 1, "order.placed").payload(raw)).await.unwrap_err();
+        assert!(error.to_string().contains("which the database cannot store"), "{error}");
+        emit(&mut tx, Event::new("Order", 1, "order.placed").repeatable()).await.unwrap();
+        S::commit(tx).await;
+    }
+}
