@@ -17,6 +17,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::Deserialize;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -40,6 +41,8 @@ pub(super) struct Receiver {
 struct Desk {
     seed: u64,
     down: AtomicBool,
+    /// It has answered 503 because it is down.
+    turned_away: Notify,
     /// How often each order came while this was up.
     visits: Mutex<HashMap<u32, u64>>,
     tally: Arc<Tally>,
@@ -54,7 +57,13 @@ impl Receiver {
     pub(super) async fn start(seed: u64, tally: Arc<Tally>) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("the demo's receiver finds no port")?;
         let url = format!("http://{}/orders", listener.local_addr()?);
-        let desk = Arc::new(Desk { seed, down: AtomicBool::new(false), visits: Mutex::default(), tally });
+        let desk = Arc::new(Desk {
+            seed,
+            down: AtomicBool::new(false),
+            turned_away: Notify::new(),
+            visits: Mutex::default(),
+            tally,
+        });
         let router = Router::new().route("/orders", post(receive)).with_state(Arc::clone(&desk));
         let serving = tokio::spawn(async move {
             if let Err(error) = axum::serve(listener, router).await {
@@ -68,12 +77,13 @@ impl Receiver {
         &self.url
     }
 
-    /// Every request is answered 503 until then.
+    /// Every request is answered 503 until then, and one at least: an outage that nobody notices shows nothing.
     pub(super) fn go_down_for(&self, pause: Duration) {
         let desk = Arc::clone(&self.desk);
         desk.set_down(true);
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
+            desk.turned_away.notified().await;
             desk.set_down(false);
         });
     }
@@ -101,6 +111,7 @@ impl Desk {
 
     fn answer(&self, order: u32) -> Answer {
         if self.down.load(Ordering::Relaxed) {
+            self.turned_away.notify_one();
             return Answer::Unavailable;
         }
         let mut chance = StdRng::seed_from_u64(self.seed ^ (u64::from(order) << 32) ^ self.visit(order));
