@@ -303,6 +303,9 @@ pub trait Store: Send + Sync + 'static {
     /// Deletes one batch of old terminal events, never pending ones, unless another relay is doing so.
     async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError>;
 
+    /// How long until the next event is due: a retry, a delayed one, or one whose lease runs out. Zero: now.
+    async fn next_due(&self) -> Result<Option<Duration>, StoreError>;
+
     /// Due events that nobody holds.
     async fn remaining(&self) -> Result<u64, StoreError>;
 

@@ -17,6 +17,8 @@ use crate::store::{Claim, WakeUp};
 const WITHOUT_WAKE_UP: Duration = Duration::from_millis(200);
 /// How long the claim loop waits for room before it takes some from the longest queue.
 const PATIENCE: Duration = Duration::from_millis(250);
+/// Shorter pauses are not worth a question to the database.
+const WORTH_ASKING: Duration = Duration::from_millis(100);
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 
@@ -97,7 +99,7 @@ impl Engine {
                 pace.told(idle);
             }
             if empty {
-                self.rest(pace.rest()).await;
+                self.rest(self.until_due(pace.rest()).await).await;
             } else {
                 self.dispatch_claim(claim).await;
             }
@@ -146,6 +148,17 @@ impl Engine {
                     "a destination is slow; its events wait for it"
                 );
             }
+        }
+    }
+
+    /// A long pause ends when the next retry, delayed event or lost lease is due.
+    async fn until_due(&self, pause: Duration) -> Duration {
+        if pause < WORTH_ASKING {
+            return pause;
+        }
+        match self.store.next_due().await {
+            Ok(Some(due)) => pause.min(due.max(FIRST_BACKOFF)),
+            Ok(None) | Err(_) => pause,
         }
     }
 

@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use sqlx::{AssertSqlSafe, Row};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
+use sqlx::query::{Query, QueryAs, QueryScalar};
+use sqlx::{AssertSqlSafe, Connection, FromRow, Postgres, Row};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -54,6 +55,27 @@ impl Schema {
     fn sql(&self, text: &str) -> AssertSqlSafe<String> {
         AssertSqlSafe(text.replace("{schema}", &format!("\"{}\"", self.0)))
     }
+
+    /// The statement, to be planned anew each time. The table goes from empty to millions of rows and back between two
+    /// looks of ANALYZE: a plan kept from when it was small joins by reading all of it, five hundred times over. A
+    /// transaction pooler does not mind unnamed statements either.
+    fn query(&self, text: &str) -> Query<'static, Postgres, PgArguments> {
+        sqlx::query(self.sql(text)).persistent(false)
+    }
+
+    fn query_as<T>(&self, text: &str) -> QueryAs<'static, Postgres, T, PgArguments>
+    where
+        T: for<'r> FromRow<'r, PgRow>,
+    {
+        sqlx::query_as(self.sql(text)).persistent(false)
+    }
+
+    fn query_scalar<T>(&self, text: &str) -> QueryScalar<'static, Postgres, T, PgArguments>
+    where
+        (T,): for<'r> FromRow<'r, PgRow>,
+    {
+        sqlx::query_scalar(self.sql(text)).persistent(false)
+    }
 }
 
 /// A connection that has rested for longer is tried before it is used: the server may be another one by now.
@@ -66,16 +88,18 @@ impl PostgresStore {
     /// When the URL cannot be read or the database does not answer.
     pub async fn connect(url: &str, schema: &str) -> Result<Self, StoreError> {
         let options: PgConnectOptions = url.parse().map_err(database("reading the database's URL"))?;
+        let options = options.application_name("pillarbox");
+        // A pool waits and tries again; who starts a program wants to know at once.
+        let first = PgConnection::connect_with(&options).await.map_err(database("connecting to the database"))?;
+        first.close().await.map_err(database("connecting to the database"))?;
         let pool = PgPoolOptions::new()
             .max_connections(10)
             .acquire_timeout(Duration::from_secs(10))
             .test_before_acquire(false)
             .before_acquire(|connection, meta| {
-                Box::pin(async move { Ok(meta.idle_for < RESTED || sqlx::Connection::ping(connection).await.is_ok()) })
+                Box::pin(async move { Ok(meta.idle_for < RESTED || connection.ping().await.is_ok()) })
             })
-            .connect_with(options.application_name("pillarbox"))
-            .await
-            .map_err(database("connecting to the database"))?;
+            .connect_lazy_with(options);
         Self::new(pool, schema)
     }
 
@@ -107,7 +131,7 @@ async fn give_back_dropped(pool: PgPool, schema: Schema, mut dropped: mpsc::Unbo
     let mut tickets = Vec::new();
     while dropped.recv_many(&mut tickets, 1000).await > 0 {
         let (ids, tokens) = columns(&tickets);
-        let release = sqlx::query(schema.sql(include_str!("../../sql/postgres/release.sql")));
+        let release = schema.query(include_str!("../../sql/postgres/release.sql"));
         if let Err(error) = release.bind(ids).bind(tokens).execute(&pool).await {
             tracing::warn!(events = tickets.len(), %error, "dropped claims could not be given back; their leases will run out");
         }
@@ -132,7 +156,9 @@ impl Store for PostgresStore {
     async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
         let token = Uuid::new_v4();
         let until = Instant::now() + ask.lease;
-        let rows = sqlx::query(self.schema.sql(include_str!("../../sql/postgres/claim.sql")))
+        let rows = self
+            .schema
+            .query(include_str!("../../sql/postgres/claim.sql"))
             .bind(limit(ask.limit))
             .bind(limit(ask.bytes))
             .bind(ask.lease.as_secs_f64())
@@ -161,7 +187,9 @@ impl Store for PostgresStore {
 
     async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError> {
         let (ids, tokens) = columns(tickets);
-        let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(self.schema.sql(include_str!("../../sql/postgres/renew.sql")))
+        let rows: Vec<(Uuid, Uuid)> = self
+            .schema
+            .query_as(include_str!("../../sql/postgres/renew.sql"))
             .bind(ids)
             .bind(tokens)
             .bind(lease.as_secs_f64())
@@ -172,13 +200,16 @@ impl Store for PostgresStore {
     }
 
     async fn sweep(&self) -> Result<Vec<StoredEvent>, StoreError> {
-        let rows = sqlx::query(self.schema.sql(include_str!("../../sql/postgres/sweep.sql")))
+        let rows = self
+            .schema
+            .query(include_str!("../../sql/postgres/sweep.sql"))
             .bind(LOSSES_BEFORE_FAILED.cast_signed())
             .bind(killed_its_relays())
             .fetch_all(&self.pool)
             .await
             .map_err(database("sweeping events"))?;
-        sqlx::query(self.schema.sql(include_str!("../../sql/postgres/sweep_relays.sql")))
+        self.schema
+            .query(include_str!("../../sql/postgres/sweep_relays.sql"))
             .execute(&self.pool)
             .await
             .map_err(database("sweeping relays"))?;
@@ -186,24 +217,28 @@ impl Store for PostgresStore {
     }
 
     async fn parked_on(&self) -> Result<Vec<String>, StoreError> {
-        sqlx::query_scalar(self.schema.sql(include_str!("../../sql/postgres/parked_on.sql")))
+        self.schema
+            .query_scalar(include_str!("../../sql/postgres/parked_on.sql"))
             .fetch_all(&self.pool)
             .await
             .map_err(database("looking for parked events"))
     }
 
     async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError> {
-        let rows: Vec<(String, String)> =
-            sqlx::query_as(self.schema.sql(include_str!("../../sql/postgres/parked_kinds.sql")))
-                .bind(on)
-                .fetch_all(&self.pool)
-                .await
-                .map_err(database("looking for parked events"))?;
+        let rows: Vec<(String, String)> = self
+            .schema
+            .query_as(include_str!("../../sql/postgres/parked_kinds.sql"))
+            .bind(on)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(database("looking for parked events"))?;
         Ok(rows.into_iter().map(|(event_type, aggregate_type)| EventKind { event_type, aggregate_type }).collect())
     }
 
     async fn unpark(&self, on: &str, kind: Option<&EventKind>, at_most: usize) -> Result<u64, StoreError> {
-        let done = sqlx::query(self.schema.sql(include_str!("../../sql/postgres/unpark.sql")))
+        let done = self
+            .schema
+            .query(include_str!("../../sql/postgres/unpark.sql"))
             .bind(on)
             .bind(limit(at_most))
             .bind(kind.map(|kind| kind.event_type.as_str()))
@@ -219,15 +254,28 @@ impl Store for PostgresStore {
     }
 
     async fn remaining(&self) -> Result<u64, StoreError> {
-        let count: i64 = sqlx::query_scalar(self.schema.sql(include_str!("../../sql/postgres/remaining.sql")))
+        let count: i64 = self
+            .schema
+            .query_scalar(include_str!("../../sql/postgres/remaining.sql"))
             .fetch_one(&self.pool)
             .await
             .map_err(database("counting due events"))?;
         Ok(count.unsigned_abs())
     }
 
+    async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
+        let seconds: Option<f64> = self
+            .schema
+            .query_scalar(include_str!("../../sql/postgres/next_due.sql"))
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(database("looking for the next due event"))?;
+        Ok(seconds.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))))
+    }
+
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {
-        sqlx::query(self.schema.sql(include_str!("../../sql/postgres/heartbeat.sql")))
+        self.schema
+            .query(include_str!("../../sql/postgres/heartbeat.sql"))
             .bind(heartbeat.id)
             .bind(&heartbeat.host)
             .bind(limit(heartbeat.in_flight))
@@ -239,7 +287,8 @@ impl Store for PostgresStore {
     }
 
     async fn farewell(&self, relay: Uuid) -> Result<(), StoreError> {
-        sqlx::query(self.schema.sql(include_str!("../../sql/postgres/farewell.sql")))
+        self.schema
+            .query(include_str!("../../sql/postgres/farewell.sql"))
             .bind(relay)
             .execute(&self.pool)
             .await
@@ -255,13 +304,14 @@ impl Store for PostgresStore {
 impl PostgresStore {
     async fn cleanup_batch(&self, retention: &Retention) -> Result<Cleaned, sqlx::Error> {
         let mut tx = self.pool.begin().await?;
-        let alone: bool = sqlx::query_scalar(self.schema.sql(include_str!("../../sql/postgres/cleanup_lock.sql")))
-            .fetch_one(&mut *tx)
-            .await?;
+        let alone: bool =
+            self.schema.query_scalar(include_str!("../../sql/postgres/cleanup_lock.sql")).fetch_one(&mut *tx).await?;
         if !alone {
             return Ok(Cleaned { elsewhere: true, ..Cleaned::default() });
         }
-        let deleted: i64 = sqlx::query_scalar(self.schema.sql(include_str!("../../sql/postgres/cleanup.sql")))
+        let deleted: i64 = self
+            .schema
+            .query_scalar(include_str!("../../sql/postgres/cleanup.sql"))
             .bind(retention.delivered_after.as_secs_f64())
             .bind(retention.failed_after.as_secs_f64())
             .bind(limit(retention.batch))
@@ -271,7 +321,8 @@ impl PostgresStore {
         let remaining: i64 = if limit(retention.batch) > deleted {
             0
         } else {
-            sqlx::query(self.schema.sql(include_str!("../../sql/postgres/cleanup_remaining.sql")))
+            self.schema
+                .query(include_str!("../../sql/postgres/cleanup_remaining.sql"))
                 .bind(retention.delivered_after.as_secs_f64())
                 .bind(retention.failed_after.as_secs_f64())
                 .fetch_one(&mut *tx)

@@ -189,6 +189,14 @@ impl Store for SqliteStore {
         Ok(count.unsigned_abs())
     }
 
+    async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
+        let seconds: Option<f64> = sqlx::query_scalar(include_str!("../../sql/sqlite/next_due.sql"))
+            .fetch_optional(&self.durable)
+            .await
+            .map_err(database("looking for the next due event"))?;
+        Ok(seconds.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))))
+    }
+
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {
         sqlx::query(include_str!("../../sql/sqlite/heartbeat.sql"))
             .bind(heartbeat.id.hyphenated())

@@ -278,6 +278,9 @@ impl Store for Flaky {
     async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError> {
         self.store.cleanup(retention).await
     }
+    async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
+        self.store.next_due().await
+    }
     async fn remaining(&self) -> Result<u64, StoreError> {
         self.store.remaining().await
     }

@@ -31,7 +31,7 @@ pub(crate) async fn measure() -> Result<()> {
     let began = Instant::now();
     while parked(&scene).await? < WAITING as u64 - 1 {
         ensure!(began.elapsed() < Duration::from_secs(120), "they are not parked: {:?}", scene.store.counts().await?);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
     }
     say(format!("outage: {WAITING} events to an endpoint that is down were parked within {:.2?}", began.elapsed()));
 

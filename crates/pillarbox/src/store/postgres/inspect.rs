@@ -20,7 +20,9 @@ use crate::store::row::{like, page_limit, retried, search_like};
 #[async_trait]
 impl Inspect for PostgresStore {
     async fn list(&self, filter: &Filter) -> Result<Vec<EventView>, StoreError> {
-        let rows = sqlx::query(self.schema.sql(include_str!("../../../sql/postgres/list.sql")))
+        let rows = self
+            .schema
+            .query(include_str!("../../../sql/postgres/list.sql"))
             .bind(filter.state.map(State::as_str))
             .bind(filter.event_type.as_deref().map(like))
             .bind(&filter.aggregate_type)
@@ -50,12 +52,13 @@ impl Inspect for PostgresStore {
             Selection::Ids(ids) => ids.clone(),
             Selection::Failed(filter) => self.failed(filter).await.map_err(database("looking for dead letters"))?,
         };
-        let answers: Vec<(Uuid, String)> =
-            sqlx::query_as(self.schema.sql(include_str!("../../../sql/postgres/retry.sql")))
-                .bind(&ids)
-                .fetch_all(&self.pool)
-                .await
-                .map_err(database("retrying events"))?;
+        let answers: Vec<(Uuid, String)> = self
+            .schema
+            .query_as(include_str!("../../../sql/postgres/retry.sql"))
+            .bind(&ids)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(database("retrying events"))?;
         Ok(retried(&ids, &answers))
     }
 
@@ -72,7 +75,8 @@ impl Inspect for PostgresStore {
 
 impl PostgresStore {
     async fn failed(&self, filter: &Filter) -> Result<Vec<Uuid>, sqlx::Error> {
-        sqlx::query_scalar(self.schema.sql(include_str!("../../../sql/postgres/list_failed.sql")))
+        self.schema
+            .query_scalar(include_str!("../../../sql/postgres/list_failed.sql"))
             .bind(filter.event_type.as_deref().map(like))
             .bind(&filter.aggregate_type)
             .bind(&filter.aggregate_id)
@@ -87,7 +91,9 @@ impl PostgresStore {
     }
 
     async fn get_detail(&self, id: Uuid) -> Result<Option<EventDetail>, sqlx::Error> {
-        let row = sqlx::query(self.schema.sql(include_str!("../../../sql/postgres/get.sql")))
+        let row = self
+            .schema
+            .query(include_str!("../../../sql/postgres/get.sql"))
             .bind(id)
             .fetch_optional(&self.pool)
             .await?;
@@ -103,11 +109,12 @@ impl PostgresStore {
 
     async fn deliveries_of(&self, id: Uuid) -> Result<Vec<DeliveryView>, sqlx::Error> {
         type Columns = (String, String, i32, Option<DateTime<Utc>>, Option<DateTime<Utc>>, String);
-        let rows: Vec<Columns> =
-            sqlx::query_as(self.schema.sql(include_str!("../../../sql/postgres/get_deliveries.sql")))
-                .bind(id)
-                .fetch_all(&self.pool)
-                .await?;
+        let rows: Vec<Columns> = self
+            .schema
+            .query_as(include_str!("../../../sql/postgres/get_deliveries.sql"))
+            .bind(id)
+            .fetch_all(&self.pool)
+            .await?;
         let view = |(destination, status, attempts, next_attempt_at, delivered_at, error): Columns| {
             let status = status.parse().map_err(read::bad)?;
             Ok(DeliveryView {
@@ -124,11 +131,12 @@ impl PostgresStore {
 
     async fn attempts_of(&self, id: Uuid) -> Result<Vec<AttemptView>, sqlx::Error> {
         type Columns = (i32, String, DateTime<Utc>, i64, Option<i32>, String, Option<String>);
-        let rows: Vec<Columns> =
-            sqlx::query_as(self.schema.sql(include_str!("../../../sql/postgres/get_attempts.sql")))
-                .bind(id)
-                .fetch_all(&self.pool)
-                .await?;
+        let rows: Vec<Columns> = self
+            .schema
+            .query_as(include_str!("../../../sql/postgres/get_attempts.sql"))
+            .bind(id)
+            .fetch_all(&self.pool)
+            .await?;
         let view = |(number, destination, attempted_at, took_ms, status_code, error, answer): Columns| AttemptView {
             number: read::count(number),
             destination,
@@ -142,16 +150,11 @@ impl PostgresStore {
     }
 
     async fn count(&self) -> Result<Counts, sqlx::Error> {
-        let row = sqlx::query(self.schema.sql(include_str!("../../../sql/postgres/counts.sql")))
-            .fetch_one(&self.pool)
-            .await?;
+        let row = self.schema.query(include_str!("../../../sql/postgres/counts.sql")).fetch_one(&self.pool).await?;
         let parked: Vec<(String, i64)> =
-            sqlx::query_as(self.schema.sql(include_str!("../../../sql/postgres/counts_parked.sql")))
-                .fetch_all(&self.pool)
-                .await?;
-        let relays = sqlx::query(self.schema.sql(include_str!("../../../sql/postgres/counts_relays.sql")))
-            .fetch_all(&self.pool)
-            .await?;
+            self.schema.query_as(include_str!("../../../sql/postgres/counts_parked.sql")).fetch_all(&self.pool).await?;
+        let relays =
+            self.schema.query(include_str!("../../../sql/postgres/counts_relays.sql")).fetch_all(&self.pool).await?;
         let number = |name: &str| row.try_get::<i64, _>(name).map(i64::unsigned_abs);
         let oldest: Option<f64> = row.try_get("oldest_due")?;
         Ok(Counts {

@@ -35,9 +35,7 @@ impl PostgresStore {
         tx.execute(sqlx::raw_sql(self.schema.sql("SET LOCAL search_path TO {schema}"))).await?;
         tx.execute(include_str!("../../../sql/postgres/migrations_table.sql")).await?;
         let made: Vec<(i32, String)> =
-            sqlx::query_as(self.schema.sql(include_str!("../../../sql/postgres/migrations_made.sql")))
-                .fetch_all(&mut *tx)
-                .await?;
+            self.schema.query_as(include_str!("../../../sql/postgres/migrations_made.sql")).fetch_all(&mut *tx).await?;
         let missing: Vec<Migration> = MIGRATIONS
             .iter()
             .filter(|known| made.iter().all(|(version, _)| *version != known.version))
@@ -58,9 +56,7 @@ impl PostgresStore {
 
     pub(super) async fn check_schema(&self) -> Result<(), StoreError> {
         let made: Result<Vec<(i32, String)>, sqlx::Error> =
-            sqlx::query_as(self.schema.sql(include_str!("../../../sql/postgres/migrations_made.sql")))
-                .fetch_all(&self.pool)
-                .await;
+            self.schema.query_as(include_str!("../../../sql/postgres/migrations_made.sql")).fetch_all(&self.pool).await;
         match made {
             Ok(made) => migrate::check(Some(&made), MIGRATIONS),
             Err(sqlx::Error::Database(error))

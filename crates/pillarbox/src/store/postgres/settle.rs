@@ -42,27 +42,29 @@ impl PostgresStore {
         if !gone.is_empty() {
             let (ids, tokens): (Vec<Uuid>, Vec<Uuid>) =
                 gone.iter().map(|settlement| (settlement.ticket().id, settlement.ticket().token)).unzip();
-            let rows: Vec<Uuid> =
-                sqlx::query_scalar(self.schema.sql(include_str!("../../../sql/postgres/settle_delete.sql")))
-                    .bind(ids)
-                    .bind(tokens)
-                    .fetch_all(&mut *connection)
-                    .await?;
+            let rows: Vec<Uuid> = self
+                .schema
+                .query_scalar(include_str!("../../../sql/postgres/settle_delete.sql"))
+                .bind(ids)
+                .bind(tokens)
+                .fetch_all(&mut *connection)
+                .await?;
             settled.extend(rows);
         }
         if !kept.is_empty() {
             let rows: Vec<Written> = kept.iter().map(|settlement| Written::of(settlement)).collect();
-            let written: Vec<Uuid> =
-                sqlx::query_scalar(self.schema.sql(include_str!("../../../sql/postgres/settle.sql")))
-                    .bind(rows.iter().map(|row| row.ticket.id).collect::<Vec<_>>())
-                    .bind(rows.iter().map(|row| row.ticket.token).collect::<Vec<_>>())
-                    .bind(rows.iter().map(|row| row.change).collect::<Vec<_>>())
-                    .bind(rows.iter().map(|row| row.attempts).collect::<Vec<_>>())
-                    .bind(rows.iter().map(|row| row.after).collect::<Vec<_>>())
-                    .bind(rows.iter().map(|row| row.parked_on).collect::<Vec<_>>())
-                    .bind(rows.iter().map(|row| row.error.as_ref()).collect::<Vec<&str>>())
-                    .fetch_all(connection)
-                    .await?;
+            let written: Vec<Uuid> = self
+                .schema
+                .query_scalar(include_str!("../../../sql/postgres/settle.sql"))
+                .bind(rows.iter().map(|row| row.ticket.id).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.ticket.token).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.change).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.attempts).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.after).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.parked_on).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.error.as_ref()).collect::<Vec<&str>>())
+                .fetch_all(connection)
+                .await?;
             settled.extend(written);
         }
         Ok(settled)
@@ -82,7 +84,8 @@ impl PostgresStore {
         if rows.is_empty() {
             return Ok(());
         }
-        sqlx::query(self.schema.sql(include_str!("../../../sql/postgres/settle_deliveries.sql")))
+        self.schema
+            .query(include_str!("../../../sql/postgres/settle_deliveries.sql"))
             .bind(rows.iter().map(|(id, _)| *id).collect::<Vec<_>>())
             .bind(rows.iter().map(|(_, row)| row.destination.as_str()).collect::<Vec<_>>())
             .bind(rows.iter().map(|(_, row)| row.status.as_str()).collect::<Vec<_>>())
@@ -108,7 +111,8 @@ impl PostgresStore {
         if rows.is_empty() {
             return Ok(());
         }
-        sqlx::query(self.schema.sql(include_str!("../../../sql/postgres/settle_attempts.sql")))
+        self.schema
+            .query(include_str!("../../../sql/postgres/settle_attempts.sql"))
             .bind(rows.iter().map(|row| row.event_id).collect::<Vec<_>>())
             .bind(rows.iter().map(|row| row.destination).collect::<Vec<_>>())
             .bind(rows.iter().map(|row| row.took_ms).collect::<Vec<_>>())
