@@ -4,6 +4,7 @@
 //! Everything here panics when the machine does not give what a test needs, with how to get it: a test without its server
 //! fails, it is not skipped. It is never a normal dependency.
 
+pub mod conformance;
 mod port;
 pub mod postgres;
 pub mod process;

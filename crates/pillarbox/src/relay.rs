@@ -67,6 +67,8 @@ struct Engine {
     recovered: Notify,
     /// Whether this relay keeps running, so that a destination that is down can be probed by an event that is held.
     probing: AtomicBool,
+    /// Whether what was parked under other routes has been looked at.
+    rerouted: AtomicBool,
 }
 
 /// How far the relay has come on its way to the end.
@@ -103,7 +105,7 @@ impl Relay {
         let engine = &self.engine;
         engine.start_settling();
         engine.sweep().await?;
-        engine.unpark_recovered().await?;
+        engine.unpark().await?;
         let claim = engine.claim().await?;
         let processed = claim.len() as u64;
         engine.dispatch(claim);
@@ -148,6 +150,7 @@ impl Engine {
             phase: watch::Sender::new(Phase::Running),
             recovered: Notify::new(),
             probing: AtomicBool::new(false),
+            rerouted: AtomicBool::new(false),
         }
     }
 

@@ -2,7 +2,10 @@
 -- $5 losses before an event goes alone, $6 losses before it is failed (the sweep does that).
 -- MATERIALIZED, because a subquery with LIMIT may run twice and would then lock twice as many rows.
 WITH due AS MATERIALIZED (
-    SELECT id, next_attempt_at, seq, pg_column_size(payload) AS bytes,
+    SELECT id, next_attempt_at, seq,
+           -- What is not compressed need not be unpacked to know its size; what is may be a hundred times larger.
+           CASE WHEN pg_column_compression(payload) IS NULL THEN pg_column_size(payload)
+                ELSE octet_length(payload::text) END AS bytes,
            claims + (claimed_by IS NOT NULL)::int AS losses
     FROM {schema}.outbox_event
     WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= clock_timestamp()

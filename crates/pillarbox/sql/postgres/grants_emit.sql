@@ -1,6 +1,7 @@
--- Grants for a role that only emits.
+-- Grants for a role that only emits: it reads of events what emit answers, and no payload.
 GRANT USAGE ON SCHEMA {schema} TO {role};
-GRANT SELECT, INSERT ON {schema}.outbox_event TO {role};
+GRANT INSERT ON {schema}.outbox_event TO {role};
+GRANT SELECT (id, seq, event_type, idempotency_key, status, created_at) ON {schema}.outbox_event TO {role};
 GRANT USAGE ON SEQUENCE {schema}.outbox_event_seq_seq TO {role};
-GRANT SELECT ON {schema}.outbox_relay TO {role};
+GRANT SELECT (idle, heartbeat_at) ON {schema}.outbox_relay TO {role};
 GRANT EXECUTE ON FUNCTION {schema}.outbox_emit, {schema}.outbox_uuid7 TO {role};

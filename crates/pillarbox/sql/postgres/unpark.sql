@@ -1,5 +1,6 @@
 -- Unpark: events that wait for $1 are due again, oldest first, at most $2; with $3 and $4 only those of a kind.
-WITH waiting AS MATERIALIZED (
+-- They share one moment, so that they are claimed in the order of seq.
+WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), waiting AS MATERIALIZED (
     SELECT id FROM {schema}.outbox_event
     WHERE parked_on = $1 AND status = 'pending'
       AND ($3::text IS NULL OR (event_type = $3 AND aggregate_type = $4))
@@ -8,6 +9,6 @@ WITH waiting AS MATERIALIZED (
     FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE {schema}.outbox_event AS event
-SET parked_on = NULL, next_attempt_at = clock_timestamp(), updated_at = clock_timestamp()
-FROM waiting
+SET parked_on = NULL, next_attempt_at = clock.now, updated_at = clock.now
+FROM waiting, clock
 WHERE event.id = waiting.id

@@ -8,7 +8,7 @@ WITH due AS MATERIALIZED (
     ORDER BY next_attempt_at, seq
     LIMIT ?1
 ), placed AS (
-    SELECT *, row_number() OVER line AS place, sum(length(payload)) OVER line - length(payload) AS bytes_before,
+    SELECT *, row_number() OVER line AS place, sum(octet_length(payload)) OVER line - octet_length(payload) AS bytes_before,
            count(*) FILTER (WHERE losses >= ?3) OVER line AS suspects
     FROM due
     WINDOW line AS (ORDER BY next_attempt_at, seq ROWS UNBOUNDED PRECEDING)

@@ -2,8 +2,8 @@
 -- ?1 a JSON array of [id, token, change, attempts, seconds until due, parked on, error].
 UPDATE outbox_event
 SET status = CASE verdict.change WHEN 'deliver' THEN 'delivered' WHEN 'fail' THEN 'failed' ELSE 'pending' END,
-    attempts = verdict.attempts,
     -- Whoever settles has survived the event; giving it back says nothing.
+    attempts = CASE verdict.change WHEN 'release' THEN outbox_event.attempts ELSE verdict.attempts END,
     claims = CASE verdict.change WHEN 'release' THEN claims ELSE 0 END,
     next_attempt_at = CASE WHEN verdict.change IN ('deliver', 'fail') THEN NULL
         ELSE strftime('%Y-%m-%dT%H:%M:%fZ', 'now', printf('+%.3f seconds', verdict.after)) END,

@@ -100,6 +100,7 @@ impl Lane {
             let mut state = lock(&self.state);
             let keep = self.concurrency.min(state.queue.len());
             state.congested = true;
+            state.ramp = self.concurrency.max(FIRST_RAMP);
             state.queue.split_off(keep)
         };
         let count = shed.len();
@@ -113,8 +114,9 @@ impl Lane {
         queue.into_iter().for_each(|job| job.answer(engine, Answer::Released));
     }
 
-    /// How many parked events may come back now: more each time, as long as the destination answers.
-    pub(super) fn ramp(&self, most: usize, probing: bool) -> usize {
+    /// How many parked events may come back now; `None` while the destination is down or paused. More each time, as
+    /// long as it has answered and sent all it had.
+    pub(super) fn ramp(&self, most: usize, probing: bool) -> Option<usize> {
         let answered = self.answered.load(Ordering::Relaxed);
         let mut state = lock(&self.state);
         let state = &mut *state;
@@ -122,23 +124,28 @@ impl Lane {
         if !probing && state.breaker.probe_at().is_some_and(|at| at <= Instant::now()) {
             state.breaker.ajar();
         }
-        if self.paused || state.breaker.is_open() || state.congested || state.queue.len() > self.concurrency {
-            return 0;
+        if self.paused || state.breaker.is_open() {
+            return None;
         }
-        if answered > state.answered_at_ramp {
+        if state.congested || state.queue.len() > state.ramp / 4 {
+            return Some(0);
+        }
+        if state.queue.is_empty() && answered > state.answered_at_ramp {
             state.ramp = (state.ramp * 2).min(most.max(FIRST_RAMP));
-            state.answered_at_ramp = answered;
         }
-        state.ramp
+        state.answered_at_ramp = answered;
+        Some(state.ramp)
     }
 
     /// The next batch, or `None` when the worker can go home.
     fn next(&self) -> Option<Vec<Job>> {
         let mut state = lock(&self.state);
         let count = self.sink.batch_limit().max(1).min(state.queue.len());
+        if state.queue.len() <= self.concurrency / 2 {
+            state.congested = false;
+        }
         if count == 0 {
             state.workers -= 1;
-            state.congested = false;
             return None;
         }
         Some(state.queue.drain(..count).collect())

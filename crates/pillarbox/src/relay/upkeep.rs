@@ -14,6 +14,8 @@ use crate::store::Heartbeat;
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Between two batches of unparked events.
 const RAMP: Duration = Duration::from_millis(100);
+/// Between two looks for parked events: one step into an index for each destination that has some.
+const LOOK: Duration = Duration::from_secs(1);
 /// After a batch of cleanup, so that it does not take all of the database.
 const BREATH: Duration = Duration::from_millis(20);
 
@@ -71,16 +73,13 @@ impl Engine {
     }
 
     async fn keep_unparking(&self) {
-        if let Err(error) = self.unpark_rerouted().await {
-            tracing::warn!(%error, "events that have a route now could not be unparked");
-        }
         loop {
-            let pause = match self.unpark_recovered().await {
-                Ok(0) => HEARTBEAT,
-                Ok(_) => RAMP,
+            let pause = match self.unpark().await {
+                Ok(true) => RAMP,
+                Ok(false) => LOOK,
                 Err(error) => {
                     tracing::warn!(%error, "events could not be unparked");
-                    HEARTBEAT
+                    LOOK
                 }
             };
             tokio::select! {
@@ -90,28 +89,32 @@ impl Engine {
         }
     }
 
-    /// Unpark: the events of destinations that answer, in growing batches. Answers how many.
-    pub(super) async fn unpark_recovered(&self) -> Result<u64, StoreError> {
-        let mut unparked = 0;
-        for name in self.store.parked_on().await? {
+    /// Unpark: the events of destinations that answer, in growing batches. Answers whether there are more of them.
+    pub(super) async fn unpark(&self) -> Result<bool, StoreError> {
+        let parked_on = self.store.parked_on().await?;
+        if !self.rerouted.load(Ordering::Relaxed) {
+            self.unpark_rerouted(&parked_on).await?;
+            self.rerouted.store(true, Ordering::Relaxed);
+        }
+        let mut more = false;
+        for name in &parked_on {
             let most = self.settings.batch_size * 2;
-            let ramp = self.lanes.get(&name).map_or(0, |lane| lane.ramp(most, self.is_probing()));
-            if ramp > 0 {
-                unparked += self.store.unpark(&name, None, ramp).await?;
+            let Some(ramp) = self.lanes.get(name).and_then(|lane| lane.ramp(most, self.is_probing())) else { continue };
+            more = true;
+            if ramp > 0 && self.store.unpark(name, None, ramp).await? > 0 {
+                self.waker.wake();
             }
         }
-        if unparked > 0 {
-            self.waker.wake();
-        }
-        Ok(unparked)
+        Ok(more)
     }
 
-    /// Unpark: what had no route, or waits for a destination that is no more, and has a route now.
-    pub(super) async fn unpark_rerouted(&self) -> Result<(), StoreError> {
-        for name in self.store.parked_on().await?.into_iter().filter(|name| !self.lanes.contains_key(name)) {
-            for kind in self.store.parked_kinds(&name).await? {
+    /// Unpark: what had no route, or waits for a destination that is no more, and has a route now. Routes do not change
+    /// while a relay lives, so this is done once.
+    async fn unpark_rerouted(&self, parked_on: &[String]) -> Result<(), StoreError> {
+        for name in parked_on.iter().filter(|name| !self.lanes.contains_key(*name)) {
+            for kind in self.store.parked_kinds(name).await? {
                 if self.routes.route(&kind.event_type, &kind.aggregate_type).is_some() {
-                    let unparked = self.store.unpark(&name, Some(&kind), usize::MAX).await?;
+                    let unparked = self.store.unpark(name, Some(&kind), usize::MAX).await?;
                     tracing::info!(event_type = kind.event_type, events = unparked, "events have a route now");
                     self.waker.wake();
                 }

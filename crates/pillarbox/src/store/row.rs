@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use uuid::Uuid;
 
-use super::{Filter, LOSSES_BEFORE_FAILED, Retried, Settlement, State, Ticket};
+use super::{Filter, LOSSES_BEFORE_FAILED, Retried, Settlement, Ticket};
 use crate::delivery::{Change, Delivery};
 use crate::error::StoreError;
 
@@ -137,11 +137,6 @@ pub(crate) fn page_limit(filter: &Filter) -> i64 {
         0 => 50,
         limit => i64::try_from(limit).unwrap_or(i64::MAX),
     }
-}
-
-/// The filter, for dead letters only.
-pub(crate) fn failed_only(filter: &Filter) -> Filter {
-    Filter { state: Some(State::Failed), ..filter.clone() }
 }
 
 /// An answer for each id that was asked for, in its order.

@@ -131,7 +131,7 @@ impl Store for SqliteStore {
             .fetch_all(&self.relaxed)
             .await
             .map_err(database("renewing leases"))?;
-        let renewed = read::ids(rows).map_err(database("renewing leases"))?;
+        let renewed = read::ids(&rows).map_err(database("renewing leases"))?;
         Ok(tickets.iter().filter(|ticket| renewed.contains(&ticket.id)).copied().collect())
     }
 

@@ -13,14 +13,15 @@ use crate::error::{EmitError, StoreError};
 use crate::event::{Event, read_headers};
 use crate::store::inspect::{
     AttemptView, Counts, DeliveryView, EventDetail, EventView, Filter, Inspect, Parked, RelayView, Retried, Selection,
+    State,
 };
-use crate::store::row::{failed_only, like, page_limit, retried, search_like};
+use crate::store::row::{like, page_limit, retried, search_like};
 
 #[async_trait]
 impl Inspect for PostgresStore {
     async fn list(&self, filter: &Filter) -> Result<Vec<EventView>, StoreError> {
         let rows = sqlx::query(self.schema.sql(include_str!("../../../sql/postgres/list.sql")))
-            .bind(filter.state.map(|state| state.as_str()))
+            .bind(filter.state.map(State::as_str))
             .bind(filter.event_type.as_deref().map(like))
             .bind(&filter.aggregate_type)
             .bind(&filter.aggregate_id)
@@ -47,9 +48,7 @@ impl Inspect for PostgresStore {
     async fn retry(&self, selection: &Selection) -> Result<Vec<(Uuid, Retried)>, StoreError> {
         let ids = match selection {
             Selection::Ids(ids) => ids.clone(),
-            Selection::Failed(filter) => {
-                self.list(&failed_only(filter)).await?.into_iter().map(|event| event.id).collect()
-            }
+            Selection::Failed(filter) => self.failed(filter).await.map_err(database("looking for dead letters"))?,
         };
         let answers: Vec<(Uuid, String)> =
             sqlx::query_as(self.schema.sql(include_str!("../../../sql/postgres/retry.sql")))
@@ -72,6 +71,21 @@ impl Inspect for PostgresStore {
 }
 
 impl PostgresStore {
+    async fn failed(&self, filter: &Filter) -> Result<Vec<Uuid>, sqlx::Error> {
+        sqlx::query_scalar(self.schema.sql(include_str!("../../../sql/postgres/list_failed.sql")))
+            .bind(filter.event_type.as_deref().map(like))
+            .bind(&filter.aggregate_type)
+            .bind(&filter.aggregate_id)
+            .bind(&filter.parked_on)
+            .bind(filter.search.as_deref().map(search_like))
+            .bind(filter.since)
+            .bind(filter.until)
+            .bind(filter.before)
+            .bind(page_limit(filter))
+            .fetch_all(&self.pool)
+            .await
+    }
+
     async fn get_detail(&self, id: Uuid) -> Result<Option<EventDetail>, sqlx::Error> {
         let row = sqlx::query(self.schema.sql(include_str!("../../../sql/postgres/get.sql")))
             .bind(id)

@@ -15,14 +15,15 @@ use crate::error::{EmitError, StoreError};
 use crate::event::{Event, read_headers};
 use crate::store::inspect::{
     AttemptView, Counts, DeliveryView, EventDetail, EventView, Filter, Inspect, Parked, RelayView, Retried, Selection,
+    State,
 };
-use crate::store::row::{failed_only, like, page_limit, retried, search_like};
+use crate::store::row::{like, page_limit, retried, search_like};
 
 #[async_trait]
 impl Inspect for SqliteStore {
     async fn list(&self, filter: &Filter) -> Result<Vec<EventView>, StoreError> {
         let rows = sqlx::query(include_str!("../../../sql/sqlite/list.sql"))
-            .bind(filter.state.map(|state| state.as_str()))
+            .bind(filter.state.map(State::as_str))
             .bind(filter.event_type.as_deref().map(like))
             .bind(&filter.aggregate_type)
             .bind(&filter.aggregate_id)
@@ -49,9 +50,7 @@ impl Inspect for SqliteStore {
     async fn retry(&self, selection: &Selection) -> Result<Vec<(Uuid, Retried)>, StoreError> {
         let ids = match selection {
             Selection::Ids(ids) => ids.clone(),
-            Selection::Failed(filter) => {
-                self.list(&failed_only(filter)).await?.into_iter().map(|event| event.id).collect()
-            }
+            Selection::Failed(filter) => self.failed(filter).await.map_err(database("looking for dead letters"))?,
         };
         self.retry_ids(&ids).await.map_err(database("retrying events"))
     }
@@ -65,6 +64,22 @@ impl Inspect for SqliteStore {
 }
 
 impl SqliteStore {
+    async fn failed(&self, filter: &Filter) -> Result<Vec<Uuid>, sqlx::Error> {
+        let rows = sqlx::query(include_str!("../../../sql/sqlite/list_failed.sql"))
+            .bind(filter.event_type.as_deref().map(like))
+            .bind(&filter.aggregate_type)
+            .bind(&filter.aggregate_id)
+            .bind(&filter.parked_on)
+            .bind(filter.search.as_deref().map(search_like))
+            .bind(filter.since.map(moment))
+            .bind(filter.until.map(moment))
+            .bind(filter.before)
+            .bind(page_limit(filter))
+            .fetch_all(&self.durable)
+            .await?;
+        rows.iter().map(|row| read::id(row, "id")).collect()
+    }
+
     async fn retry_ids(&self, ids: &[Uuid]) -> Result<Vec<(Uuid, Retried)>, sqlx::Error> {
         let list = json!(ids).to_string();
         let mut tx = self.durable.begin_with("BEGIN IMMEDIATE").await?;
@@ -77,7 +92,7 @@ impl SqliteStore {
         let statuses: Vec<(String, String)> =
             sqlx::query_as(include_str!("../../../sql/sqlite/statuses.sql")).bind(&list).fetch_all(&mut *tx).await?;
         tx.commit().await?;
-        let due = read::ids(due)?;
+        let due = read::ids(&due)?;
         let mut answers = Vec::with_capacity(statuses.len());
         for (id, status) in statuses {
             let id: Uuid = id.parse().map_err(|error: uuid::Error| read::bad(error))?;

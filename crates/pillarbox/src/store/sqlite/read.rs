@@ -71,7 +71,7 @@ pub(super) fn id(row: &SqliteRow, column: &str) -> Result<Uuid, sqlx::Error> {
     row.try_get::<String, _>(column)?.parse().map_err(|error: uuid::Error| bad(error))
 }
 
-pub(super) fn ids(texts: Vec<String>) -> Result<HashSet<Uuid>, sqlx::Error> {
+pub(super) fn ids(texts: &[String]) -> Result<HashSet<Uuid>, sqlx::Error> {
     texts.iter().map(|text| text.parse().map_err(|error: uuid::Error| bad(error))).collect()
 }
 

@@ -41,7 +41,7 @@ async fn settle_gone(connection: &mut SqliteConnection, gone: &[&Settlement]) ->
         .fetch_all(&mut *connection)
         .await?;
     delete_details(connection, &json!(rows).to_string()).await?;
-    read::ids(rows)
+    read::ids(&rows)
 }
 
 async fn settle_kept(connection: &mut SqliteConnection, kept: &[&Settlement]) -> Result<HashSet<Uuid>, sqlx::Error> {
@@ -56,7 +56,7 @@ async fn settle_kept(connection: &mut SqliteConnection, kept: &[&Settlement]) ->
         .bind(json!(rows).to_string())
         .fetch_all(connection)
         .await?;
-    read::ids(written)
+    read::ids(&written)
 }
 
 async fn settle_deliveries(connection: &mut SqliteConnection, kept: &[&Settlement]) -> Result<(), sqlx::Error> {

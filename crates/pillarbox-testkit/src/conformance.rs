@@ -1,0 +1,148 @@
+//! The conformance suite of stores: what every database must do in the same way, each check a test of its own.
+//!
+//! A store's tests call [`store_suite!`](crate::store_suite) with the function that opens a fresh [`Outbox`] of it. The
+//! checks know the two store traits and nothing of any database.
+#![allow(clippy::unwrap_used, reason = "a check that cannot go on has failed")]
+
+pub mod claim;
+pub mod fan_out;
+pub mod fence;
+pub mod leases;
+pub mod migrate;
+pub mod outbox;
+pub mod parking;
+pub mod people;
+pub mod postgres;
+pub mod retry;
+pub mod settle;
+pub mod sqlite;
+pub mod upkeep;
+
+pub use outbox::Outbox;
+pub use postgres::PostgresOutbox;
+pub use sqlite::SqliteOutbox;
+
+/// The tests of a store, one per check. `$open` is an async function that answers a fresh, migrated [`Outbox`].
+#[macro_export]
+macro_rules! store_suite {
+    (in $open:path; $($room:ident: $($check:ident),+ $(,)?;)+) => {
+        $(mod $room {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $check() {
+                let outbox = $open().await;
+                $crate::conformance::$room::$check(&outbox).await;
+            })+
+        })+
+    };
+    ($open:path) => {
+        $crate::store_suite! { in $open;
+            claim:
+                rollback_emits_nothing,
+                an_event_for_later_is_not_claimed,
+                two_claimers_never_share_an_event,
+                a_claim_takes_no_more_events_than_asked_for,
+                a_claim_takes_no_more_bytes_than_asked_for_but_always_one_event,
+                bytes_are_those_of_the_json_however_well_they_compress,
+                the_oldest_due_is_claimed_first,
+                a_claim_carries_the_event_as_it_was_emitted,
+                nothing_due_is_an_empty_claim;
+            fence:
+                a_late_settle_changes_nothing_and_is_answered_as_lost,
+                a_late_settle_with_delete_deletes_nothing,
+                a_late_settle_writes_no_details,
+                a_late_give_back_changes_nothing,
+                one_lost_lease_does_not_keep_the_others_from_settling,
+                renew_extends_only_what_is_ours;
+            leases:
+                a_dropped_claim_comes_back_at_once,
+                a_dropped_claim_keeps_its_attempts_and_losses,
+                an_expired_lease_is_claimed_again_and_counts_as_a_loss,
+                a_live_lease_is_not_claimed,
+                a_suspect_is_claimed_alone,
+                a_suspect_in_the_line_ends_the_batch_before_it,
+                settling_forgets_the_losses,
+                the_killer_ends_failed_and_its_neighbours_never,
+                giving_up_says_why;
+            settle:
+                delivered_is_terminal,
+                release_gives_back_at_once_and_keeps_the_counts,
+                attempts_are_kept_and_numbered,
+                attempts_are_bounded_to_the_latest,
+                what_is_kept_of_an_answer_is_bounded_and_storable,
+                delivered_and_deleted_leaves_nothing,
+                delete_keeps_what_was_not_delivered,
+                an_empty_settle_is_fine;
+            retry:
+                the_next_attempt_is_set_by_the_databases_clock,
+                a_retry_is_not_claimed_before_its_time,
+                the_last_attempt_makes_it_failed,
+                an_event_without_a_limit_never_fails,
+                a_rejected_event_is_failed_at_once;
+            fan_out:
+                a_partial_success_keeps_what_is_open,
+                every_destination_is_due_when_its_event_is,
+                a_destination_waits_for_its_own_time,
+                the_operators_retry_opens_only_what_was_not_delivered,
+                all_delivered_ends_the_event,
+                a_fan_out_that_succeeds_at_once_writes_no_rows;
+            parking:
+                what_is_parked_is_not_claimed,
+                what_is_parked_is_told_by_destination_and_kind,
+                unparking_makes_due_the_oldest_first_up_to_a_limit,
+                unparking_a_kind_leaves_the_others;
+            upkeep:
+                cleanup_counts_age_from_the_terminal_moment,
+                cleanup_keeps_failed_and_delivered_for_their_own_time,
+                cleanup_never_takes_what_is_pending,
+                cleanup_works_in_batches_and_says_how_many_remain,
+                cleanup_takes_the_details_too,
+                remaining_counts_what_is_due_and_free,
+                relays_are_told_by_their_heartbeats,
+                a_relay_without_a_heartbeat_is_not_alive_and_then_forgotten;
+            people:
+                the_list_is_newest_first_in_pages,
+                each_filter_narrows_the_list,
+                every_state_can_be_asked_for,
+                search_finds_parts_whatever_the_case,
+                wildcards_in_a_search_mean_themselves,
+                counts_tell_where_the_events_are,
+                get_tells_everything,
+                retry_makes_a_failed_event_due_with_all_its_attempts,
+                retry_answers_for_each_event,
+                retry_unparks,
+                retry_of_all_failed_takes_the_oldest_up_to_the_limit,
+                emitting_for_people_commits;
+            migrate:
+                a_missing_schema_is_refused_with_the_command_to_run,
+                migrating_twice_is_fine,
+                migrating_concurrently_is_fine,
+                a_newer_schema_is_fine_until_it_needs_a_newer_program;
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    /// A check that is written and not listed would never run.
+    #[test]
+    fn every_check_is_listed() {
+        let list = include_str!("conformance.rs");
+        let rooms = [
+            include_str!("conformance/claim.rs"),
+            include_str!("conformance/fan_out.rs"),
+            include_str!("conformance/fence.rs"),
+            include_str!("conformance/leases.rs"),
+            include_str!("conformance/migrate.rs"),
+            include_str!("conformance/parking.rs"),
+            include_str!("conformance/people.rs"),
+            include_str!("conformance/retry.rs"),
+            include_str!("conformance/settle.rs"),
+            include_str!("conformance/upkeep.rs"),
+        ];
+        let checks = rooms.iter().flat_map(|room| room.lines()).filter_map(|line| {
+            line.strip_prefix("pub async fn ").and_then(|rest| rest.split_once('(')).map(|(name, _)| name)
+        });
+        let unlisted: Vec<&str> = checks.filter(|name| !list.contains(&format!(" {name}"))).collect();
+        assert_eq!(unlisted, [""; 0]);
+    }
+}

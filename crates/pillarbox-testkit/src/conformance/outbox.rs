@@ -1,0 +1,158 @@
+//! What the checks stand on: an outbox of one test, whatever its database, and what a relay does in one line.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use pillarbox::delivery::{Answer, Change, Delivery, Verdict, judge};
+use pillarbox::store::{Ask, Claim, Claimed, EventDetail, Settlement, Ticket};
+use pillarbox::{Emitted, Event, Inspect, RetryPolicy, SendError, Store, StoreError};
+use uuid::Uuid;
+
+/// An outbox of one test.
+#[async_trait]
+pub trait Outbox: Send + Sync {
+    /// The relay's side.
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// People's side.
+    fn inspect(&self) -> Arc<dyn Inspect>;
+
+    /// Another handle on the same database, with connections of its own, as another process has it.
+    async fn another(&self) -> Arc<dyn Store>;
+
+    /// Emits in one transaction, which commits.
+    async fn emit(&self, events: Vec<Event>) -> Vec<Emitted>;
+
+    /// Emits in one transaction, which rolls back.
+    async fn emit_and_roll_back(&self, events: Vec<Event>) -> Vec<Emitted>;
+
+    /// The database's clock.
+    async fn now(&self) -> DateTime<Utc>;
+
+    /// Moves everything that is written of an event's times this far into the past.
+    async fn age(&self, event: Uuid, by: Duration);
+
+    /// Moves a relay's heartbeat this far into the past.
+    async fn age_relay(&self, relay: Uuid, by: Duration);
+
+    /// How many rows a table has.
+    async fn rows(&self, table: &str) -> u64;
+
+    /// Takes all tables away.
+    async fn forget_schema(&self);
+
+    /// Migrates through a handle of its own, and answers how many steps that took.
+    async fn migrate(&self) -> Result<usize, StoreError>;
+
+    /// Writes down a migration that this program does not know.
+    async fn pretend_migration(&self, version: i32, least_program: &str);
+}
+
+/// A lease that does not run out during a test.
+pub const LEASE: Duration = Duration::from_secs(300);
+
+/// Everything that is due, for long.
+pub const ASK: Ask = Ask { limit: 1000, bytes: usize::MAX, lease: LEASE };
+
+/// Where the checks send to.
+pub const PLACE: &str = "runner";
+
+/// An event of its own kind of aggregate, so that no two are duplicates.
+pub fn event(number: usize) -> Event {
+    Event::new("Order", number, "order.placed")
+}
+
+impl dyn Outbox + '_ {
+    /// Emits so many events in one transaction.
+    pub async fn emit_many(&self, count: usize) -> Vec<Emitted> {
+        self.emit((0..count).map(event).collect()).await
+    }
+
+    /// Emits one event.
+    pub async fn emit_one(&self) -> Emitted {
+        self.emit_event(Event::new("Order", Uuid::new_v4(), "order.placed")).await
+    }
+
+    /// Emits this event.
+    pub async fn emit_event(&self, event: Event) -> Emitted {
+        self.emit(vec![event]).await.pop().expect("one event was emitted")
+    }
+
+    /// Claims all that is due.
+    pub async fn claim(&self) -> Claim {
+        self.claim_with(ASK).await
+    }
+
+    /// Claims.
+    pub async fn claim_with(&self, ask: Ask) -> Claim {
+        self.store().claim(ask).await.expect("a claim")
+    }
+
+    /// Claims the one event that is due.
+    pub async fn claim_one(&self) -> Claimed {
+        let claim = self.claim().await;
+        assert_eq!(claim.len(), 1, "one event is due");
+        claim.into_iter().next().expect("one event")
+    }
+
+    /// Claims all that is due as a relay that dies: the lease has run out already, and nobody gives anything back.
+    pub async fn claim_and_die(&self) -> Vec<Ticket> {
+        let claim = self.claim_with(Ask { lease: Duration::ZERO, ..ASK }).await;
+        let tickets = claim.iter().map(Claimed::ticket).collect();
+        std::mem::forget(claim);
+        tickets
+    }
+
+    /// Settles, and everything was still ours.
+    pub async fn settle(&self, settlements: Vec<Settlement>) {
+        assert_eq!(self.try_settle(settlements).await, [], "all were ours");
+    }
+
+    /// Settles, and answers what was lost.
+    pub async fn try_settle(&self, settlements: Vec<Settlement>) -> Vec<Ticket> {
+        self.store().settle(&settlements, false).await.expect("a settle")
+    }
+
+    /// Claims the one event that is due and makes this of it.
+    pub async fn claim_and_settle(&self, change: Change) {
+        let claimed = self.claim_one().await;
+        let attempts = claimed.event().attempts;
+        self.settle(vec![claimed.settle(Verdict::of(change, attempts))]).await;
+    }
+
+    /// An event with all that is kept of it.
+    pub async fn get(&self, id: Uuid) -> EventDetail {
+        self.inspect().get(id).await.expect("a look at an event").expect("the event is there")
+    }
+}
+
+/// Delivered.
+pub fn deliver(claimed: Claimed) -> Settlement {
+    claimed.settle(Verdict::of(Change::Deliver, 0))
+}
+
+/// A dead letter.
+pub fn fail() -> Change {
+    Change::Fail { error: "broken".to_owned() }
+}
+
+/// Waits for a destination.
+pub fn park(on: &str) -> Change {
+    Change::Park { on: on.to_owned(), error: "down".to_owned() }
+}
+
+/// A failed attempt.
+pub fn failed(message: &str) -> Answer {
+    Answer::Failed { error: SendError::retry(message), took: Duration::from_millis(7) }
+}
+
+/// Judges a round as the relay does: `answers` of the destinations, all of which the event is routed to.
+pub fn judged(claimed: &Claimed, destinations: &[&str], answers: Vec<(&str, Answer)>) -> Verdict {
+    let kept = !claimed.deliveries().is_empty();
+    let open = |name: &&str| Delivery::open(*name, claimed.event().attempts);
+    let before = if kept { claimed.deliveries().to_vec() } else { destinations.iter().map(open).collect() };
+    let answers: Vec<_> = answers.into_iter().map(|(name, answer)| (name.to_owned(), answer)).collect();
+    judge(&before, kept, &answers, &RetryPolicy::default(), claimed.event().max_attempts, 0.0)
+}

@@ -1,0 +1,89 @@
+//! Parking: events that wait for a destination cost nothing until it is back.
+
+use pillarbox::Event;
+use pillarbox::delivery::{UNROUTED, Verdict};
+use pillarbox::store::{Claim, EventKind, State};
+use uuid::Uuid;
+
+use super::Outbox;
+use super::outbox::{event, park};
+
+/// Claims all that is due and parks it.
+async fn park_all(outbox: &dyn Outbox, on: &str) {
+    let claim = outbox.claim().await;
+    assert!(!claim.is_empty());
+    outbox.settle(claim.into_iter().map(|claimed| claimed.settle(Verdict::of(park(on), 0))).collect()).await;
+}
+
+fn ids(claim: &Claim) -> Vec<Uuid> {
+    claim.iter().map(|claimed| claimed.event().id).collect()
+}
+
+/// Not looked at, not counted as due, no loss.
+pub async fn what_is_parked_is_not_claimed(outbox: &dyn Outbox) {
+    let emitted = outbox.emit_one().await;
+    park_all(outbox, "runner").await;
+    let event = outbox.get(emitted.id).await.event;
+    assert_eq!(
+        (event.state, event.parked_on.as_deref(), event.error_message.as_str()),
+        (State::Parked, Some("runner"), "down")
+    );
+    assert!(outbox.claim().await.is_empty());
+    assert_eq!(outbox.store().remaining().await.unwrap(), 0);
+    assert_eq!(outbox.store().sweep().await.unwrap().len(), 0);
+    assert_eq!(outbox.store().unpark("runner", None, 10).await.unwrap(), 1);
+    let claimed = outbox.claim_one().await;
+    assert_eq!((claimed.event().id, claimed.event().claims, claimed.event().attempts), (emitted.id, 0, 0));
+}
+
+/// The relay finds out what it must look after, also after a restart.
+pub async fn what_is_parked_is_told_by_destination_and_kind(outbox: &dyn Outbox) {
+    assert_eq!(outbox.store().parked_on().await.unwrap(), [""; 0]);
+    outbox.emit(vec![event(1), event(2), Event::new("File", 1, "file.stored")]).await;
+    park_all(outbox, UNROUTED).await;
+    outbox.emit((3..6).map(event).collect()).await;
+    park_all(outbox, "runner").await;
+    let mut on = outbox.store().parked_on().await.unwrap();
+    on.sort();
+    assert_eq!(on, ["runner", UNROUTED]);
+    let mut kinds = outbox.store().parked_kinds(UNROUTED).await.unwrap();
+    kinds.sort_by(|one, other| one.event_type.cmp(&other.event_type));
+    let kind = |event_type: &str, aggregate_type: &str| EventKind {
+        event_type: event_type.to_owned(),
+        aggregate_type: aggregate_type.to_owned(),
+    };
+    assert_eq!(kinds, [kind("file.stored", "File"), kind("order.placed", "Order")]);
+    assert_eq!(outbox.store().parked_kinds("runner").await.unwrap(), [kind("order.placed", "Order")]);
+    assert_eq!(outbox.store().parked_kinds("nobody").await.unwrap(), []);
+}
+
+/// A destination that is back gets its events in growing batches, in their order.
+pub async fn unparking_makes_due_the_oldest_first_up_to_a_limit(outbox: &dyn Outbox) {
+    let emitted = outbox.emit([30, 4, 200, 1, 77].map(event).into()).await;
+    park_all(outbox, "runner").await;
+    assert_eq!(outbox.store().unpark("other", None, 10).await.unwrap(), 0);
+    assert_eq!(outbox.store().unpark("runner", None, 2).await.unwrap(), 2);
+    let expected: Vec<Uuid> = emitted.iter().map(|emitted| emitted.id).collect();
+    let first = outbox.claim().await;
+    assert_eq!(ids(&first), expected[..2]);
+    assert_eq!(outbox.store().unpark("runner", None, 10).await.unwrap(), 3);
+    assert_eq!(ids(&outbox.claim().await), expected[2..]);
+    assert_eq!(outbox.store().unpark("runner", None, 10).await.unwrap(), 0);
+}
+
+/// A route that now matches one kind takes only that.
+pub async fn unparking_a_kind_leaves_the_others(outbox: &dyn Outbox) {
+    let emitted = outbox
+        .emit(vec![
+            Event::new("File", 1, "file.stored"),
+            Event::new("Order", 1, "file.stored"),
+            Event::new("File", 1, "order.placed"),
+            Event::new("File", 2, "file.stored"),
+            Event::new("File", 3, "file.stored"),
+        ])
+        .await;
+    park_all(outbox, UNROUTED).await;
+    let kind = EventKind { event_type: "file.stored".to_owned(), aggregate_type: "File".to_owned() };
+    assert_eq!(outbox.store().unpark(UNROUTED, Some(&kind), 2).await.unwrap(), 2);
+    assert_eq!(ids(&outbox.claim().await), [emitted[0].id, emitted[3].id]);
+}

@@ -1,0 +1,155 @@
+//! Upkeep: cleanup, counts of what remains, and the relays that say they live.
+
+use std::time::Duration;
+
+use pillarbox::delivery::{Answer, Change, Verdict};
+use pillarbox::store::{Cleaned, Heartbeat, Retention, State};
+use uuid::Uuid;
+
+use super::Outbox;
+use super::outbox::{ASK, PLACE, deliver, event, fail, failed, judged, park};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn retention(delivered_after: Duration, failed_after: Duration) -> Retention {
+    Retention { delivered_after, failed_after, batch: 1000 }
+}
+
+async fn cleanup(outbox: &dyn Outbox, retention: Retention) -> Cleaned {
+    let cleaned = outbox.store().cleanup(&retention).await.unwrap();
+    assert!(!cleaned.elsewhere);
+    cleaned
+}
+
+/// An event that was emitted long ago and delivered a minute ago stays.
+pub async fn cleanup_counts_age_from_the_terminal_moment(outbox: &dyn Outbox) {
+    let old = outbox.emit_one().await;
+    outbox.age(old.id, 100 * HOUR).await;
+    outbox.claim_and_settle(Change::Deliver).await;
+    let dead = outbox.emit_one().await;
+    outbox.age(dead.id, 100 * HOUR).await;
+    outbox.claim_and_settle(fail()).await;
+    assert_eq!(cleanup(outbox, retention(HOUR, HOUR)).await, Cleaned::default());
+    outbox.age(old.id, HOUR).await;
+    outbox.age(dead.id, HOUR).await;
+    assert_eq!(cleanup(outbox, retention(HOUR, HOUR)).await.deleted, 2);
+    assert_eq!(outbox.rows("outbox_event").await, 0);
+}
+
+/// Dead letters wait longer for people.
+pub async fn cleanup_keeps_failed_and_delivered_for_their_own_time(outbox: &dyn Outbox) {
+    let delivered = outbox.emit_one().await;
+    outbox.claim_and_settle(Change::Deliver).await;
+    let dead = outbox.emit_one().await;
+    outbox.claim_and_settle(fail()).await;
+    for id in [delivered.id, dead.id] {
+        outbox.age(id, 2 * HOUR).await;
+    }
+    assert_eq!(cleanup(outbox, retention(HOUR, 3 * HOUR)).await.deleted, 1);
+    assert!(outbox.inspect().get(delivered.id).await.unwrap().is_none());
+    assert_eq!(cleanup(outbox, retention(3 * HOUR, 3 * HOUR)).await.deleted, 0);
+    assert_eq!(cleanup(outbox, retention(3 * HOUR, HOUR)).await.deleted, 1);
+    assert!(outbox.inspect().get(dead.id).await.unwrap().is_none());
+}
+
+/// However old, whatever it waits for.
+pub async fn cleanup_never_takes_what_is_pending(outbox: &dyn Outbox) {
+    let parked = outbox.emit_one().await;
+    outbox.claim_and_settle(park("runner")).await;
+    let scheduled = outbox.emit_one().await;
+    outbox.claim_and_settle(Change::Retry { after: 1000 * HOUR, error: "no".to_owned() }).await;
+    let leased = outbox.emit_one().await;
+    let _claim = outbox.store().claim(pillarbox::store::Ask { lease: 1000 * HOUR, ..ASK }).await.unwrap();
+    let due = outbox.emit_one().await;
+    for emitted in [&parked, &scheduled, &leased, &due] {
+        outbox.age(emitted.id, 500 * HOUR).await;
+    }
+    assert_eq!(cleanup(outbox, retention(Duration::ZERO, Duration::ZERO)).await, Cleaned::default());
+    let mut states = Vec::new();
+    for emitted in [&parked, &scheduled, &leased, &due] {
+        states.push(outbox.get(emitted.id).await.event.state);
+    }
+    assert_eq!(states, [State::Parked, State::Scheduled, State::Sending, State::Due]);
+}
+
+/// No long transaction, and the caller knows whether to come again.
+pub async fn cleanup_works_in_batches_and_says_how_many_remain(outbox: &dyn Outbox) {
+    outbox.emit_many(7).await;
+    outbox.settle(outbox.claim().await.into_iter().map(deliver).collect()).await;
+    let young = outbox.emit_event(event(100)).await;
+    let batch = Retention { batch: 3, ..retention(Duration::ZERO, Duration::ZERO) };
+    let mut steps = Vec::new();
+    for _ in 0..4 {
+        let cleaned = cleanup(outbox, batch).await;
+        steps.push((cleaned.deleted, cleaned.remaining));
+    }
+    assert_eq!(steps, [(3, 4), (3, 1), (1, 0), (0, 0)]);
+    assert_eq!(outbox.get(young.id).await.event.state, State::Due);
+}
+
+/// Nothing stays of an event that is gone; the others keep theirs.
+pub async fn cleanup_takes_the_details_too(outbox: &dyn Outbox) {
+    let emitted = outbox.emit_many(2).await;
+    let mut settlements = Vec::new();
+    for claimed in outbox.claim().await {
+        let mut verdict = judged(&claimed, &[PLACE, "audit"], vec![(PLACE, Answer::Sent), ("audit", failed("no"))]);
+        if claimed.event().id == emitted[0].id {
+            verdict = Verdict { change: fail(), ..verdict };
+        }
+        settlements.push(claimed.settle(verdict));
+    }
+    outbox.settle(settlements).await;
+    assert_eq!((outbox.rows("outbox_delivery").await, outbox.rows("outbox_attempt").await), (4, 2));
+    assert_eq!(cleanup(outbox, retention(Duration::ZERO, Duration::ZERO)).await.deleted, 1);
+    assert_eq!((outbox.rows("outbox_delivery").await, outbox.rows("outbox_attempt").await), (2, 1));
+    let kept = outbox.get(emitted[1].id).await;
+    assert_eq!((kept.deliveries.len(), kept.failed_attempts.len()), (2, 1));
+}
+
+/// What a sweep of the command line answers.
+pub async fn remaining_counts_what_is_due_and_free(outbox: &dyn Outbox) {
+    let remaining = async || outbox.store().remaining().await.unwrap();
+    assert_eq!(remaining().await, 0);
+    outbox.emit_many(3).await;
+    outbox.emit_event(event(10).deliver_at(outbox.now().await + HOUR)).await;
+    assert_eq!(remaining().await, 3);
+    let claim = outbox.store().claim(pillarbox::store::Ask { limit: 2, ..ASK }).await.unwrap();
+    assert_eq!(remaining().await, 1);
+    outbox.settle(claim.into_iter().map(deliver).collect()).await;
+    assert_eq!(remaining().await, 1);
+}
+
+fn heartbeat(id: Uuid, in_flight: usize, idle: bool) -> Heartbeat {
+    Heartbeat { id, host: "box-1".to_owned(), in_flight, idle }
+}
+
+/// A relay is there from its first heartbeat to its farewell.
+pub async fn relays_are_told_by_their_heartbeats(outbox: &dyn Outbox) {
+    let (one, other) = (Uuid::new_v4(), Uuid::new_v4());
+    let store = outbox.store();
+    store.heartbeat(&heartbeat(one, 0, false)).await.unwrap();
+    store.heartbeat(&heartbeat(other, 0, false)).await.unwrap();
+    store.heartbeat(&heartbeat(one, 12, true)).await.unwrap();
+    let relays = outbox.inspect().counts().await.unwrap().relays;
+    assert_eq!(relays.len(), 2);
+    let relay = relays.iter().find(|relay| relay.id == one).unwrap();
+    assert_eq!((relay.host.as_str(), relay.in_flight, relay.idle, relay.alive), ("box-1", 12, true, true));
+    assert!(relay.started_at <= relay.heartbeat_at);
+    store.farewell(one).await.unwrap();
+    store.farewell(one).await.unwrap();
+    let relays = outbox.inspect().counts().await.unwrap().relays;
+    assert_eq!(relays.iter().map(|relay| relay.id).collect::<Vec<_>>(), [other]);
+}
+
+/// A relay that died without a farewell.
+pub async fn a_relay_without_a_heartbeat_is_not_alive_and_then_forgotten(outbox: &dyn Outbox) {
+    let id = Uuid::new_v4();
+    outbox.store().heartbeat(&heartbeat(id, 3, true)).await.unwrap();
+    outbox.age_relay(id, Duration::from_secs(60)).await;
+    outbox.store().sweep().await.unwrap();
+    let relays = outbox.inspect().counts().await.unwrap().relays;
+    assert_eq!(relays.iter().map(|relay| relay.alive).collect::<Vec<_>>(), [false]);
+    outbox.age_relay(id, 25 * HOUR).await;
+    outbox.store().sweep().await.unwrap();
+    assert_eq!(outbox.inspect().counts().await.unwrap().relays.len(), 0);
+}

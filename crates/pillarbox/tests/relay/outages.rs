@@ -1,0 +1,209 @@
+//! Destinations that are down, slow, paused or silent: no attempt is used up, nobody else waits, nothing loops.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pillarbox::store::{Filter, State};
+use pillarbox::{Destination, Inspect, Message, RelaySettings, Route, SendError, Sink, Status};
+use pillarbox_testkit::wait_until;
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::fixture::{Outbox, PATIENCE, Place, all_to, impatient, sorted};
+
+#[tokio::test]
+async fn an_outage_parks_uses_no_attempt_and_ends_by_itself() {
+    let outbox = Outbox::new().await;
+    let ids = outbox.emit("order.placed", 40).await;
+    let place = Place::down();
+    let relay = outbox.relay().destination(place.as_destination("a")).route(all_to("a")).build().unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let test = async {
+        wait_until("all but the probe are parked", PATIENCE, async || {
+            outbox.counts().await.parked.first().is_some_and(|parked| parked.count == 39)
+        })
+        .await;
+        // While it is down it is probed, and the rows that wait for it are not touched.
+        let before = rows(&outbox).await;
+        let asked = place.asked();
+        wait_until("it is probed five times more", PATIENCE, async || place.asked() >= asked + 5).await;
+        assert_eq!(rows(&outbox).await, before);
+
+        place.now(|_| Ok(()));
+        wait_until("all are delivered", PATIENCE, async || outbox.counts().await.delivered == 40).await;
+        stop.send(()).unwrap();
+    };
+    let run = relay.run(async { stopped.await.unwrap() });
+    let (ended, ()) = tokio::join!(run, test);
+    ended.unwrap();
+    assert_eq!(sorted(place.got()), sorted(ids.clone()));
+    for id in ids {
+        assert_eq!(outbox.get(id).await.event.attempts, 0);
+    }
+}
+
+/// The parked rows, with when they were last written.
+async fn rows(outbox: &Outbox) -> HashMap<uuid::Uuid, chrono::DateTime<chrono::Utc>> {
+    let filter = Filter { state: Some(State::Parked), limit: 1000, ..Filter::default() };
+    outbox.store.list(&filter).await.unwrap().into_iter().map(|event| (event.id, event.updated_at)).collect()
+}
+
+#[tokio::test]
+async fn in_single_passes_an_outage_parks_and_a_later_pass_finds_out_that_it_is_over() {
+    let outbox = Outbox::new().await;
+    outbox.emit("order.placed", 20).await;
+    let place = Place::down();
+    let relay = || outbox.relay().destination(place.as_destination("a")).route(all_to("a")).build().unwrap();
+    relay().drain().await.unwrap();
+    assert_eq!(outbox.counts().await.pending(), 20);
+    assert!(place.asked() < 20 + 3, "{}", place.asked());
+    place.now(|_| Ok(()));
+    let fresh = relay();
+    wait_until("passes of a new process deliver all", PATIENCE, async || {
+        fresh.drain().await.unwrap();
+        outbox.counts().await.delivered == 20
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_destination_that_is_down_does_not_hold_up_another() {
+    let outbox = Outbox::new().await;
+    let (down, fine) = (Place::down(), Place::fine());
+    let settings = RelaySettings { batch_size: 10, ..impatient() };
+    let relay = outbox
+        .relay()
+        .settings(settings)
+        .destination(down.as_destination("down"))
+        .destination(fine.as_destination("fine"))
+        .route(Route::new("to.down", ["down"]))
+        .route(Route::new("to.fine", ["fine"]))
+        .build()
+        .unwrap();
+    outbox.emit("to.down", 100).await;
+    outbox.emit("to.fine", 30).await;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let test = async {
+        wait_until("the other has all of its own", PATIENCE, async || fine.got().len() == 30).await;
+        stop.send(()).unwrap();
+    };
+    let (ended, ()) = tokio::join!(relay.run(async { stopped.await.unwrap() }), test);
+    ended.unwrap();
+    let counts = outbox.counts().await;
+    assert_eq!((counts.failed, counts.delivered, counts.pending()), (0, 30, 100));
+}
+
+/// Sends only as many as it is given permits for.
+struct Gate(Arc<Semaphore>);
+
+#[async_trait]
+impl Sink for Gate {
+    async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
+        self.0.acquire().await.expect("the gate is not closed").forget();
+        vec![Ok(()); batch.len()]
+    }
+}
+
+#[tokio::test]
+async fn a_slow_destination_does_not_hold_up_another_and_loses_nothing() {
+    let outbox = Outbox::new().await;
+    let (gate, fine) = (Arc::new(Semaphore::new(0)), Place::fine());
+    let settings = RelaySettings { batch_size: 10, ..impatient() };
+    let relay = outbox
+        .relay()
+        .settings(settings)
+        .destination(Destination::new("slow", Gate(Arc::clone(&gate))).concurrency(2).timeout(PATIENCE))
+        .destination(fine.as_destination("fine"))
+        .route(Route::new("to.slow", ["slow"]))
+        .route(Route::new("to.fine", ["fine"]))
+        .build()
+        .unwrap();
+    outbox.emit("to.slow", 60).await;
+    outbox.emit("to.fine", 30).await;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let test = async {
+        wait_until("the other has all of its own", PATIENCE, async || fine.got().len() == 30).await;
+        gate.add_permits(60);
+        wait_until("the slow one has got all, too", PATIENCE, async || outbox.counts().await.delivered == 90).await;
+        stop.send(()).unwrap();
+    };
+    let (ended, ()) = tokio::join!(relay.run(async { stopped.await.unwrap() }), test);
+    ended.unwrap();
+}
+
+#[tokio::test]
+async fn a_paused_destination_gets_nothing_until_it_is_not() {
+    let outbox = Outbox::new().await;
+    let ids = outbox.emit("order.placed", 3).await;
+    let place = Place::fine();
+    let relay = |paused| {
+        let destination = place.as_destination("a").paused(paused);
+        outbox.relay().destination(destination).route(all_to("a")).build().unwrap()
+    };
+    relay(true).drain().await.unwrap();
+    assert_eq!(outbox.get(ids[0]).await.event.parked_on.as_deref(), Some("a"));
+    assert_eq!(place.asked(), 0);
+    relay(false).drain().await.unwrap();
+    assert_eq!(place.got().len(), 3);
+}
+
+/// Answers nothing for events of type `silent`, and at once for others.
+struct Mute;
+
+#[async_trait]
+impl Sink for Mute {
+    async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
+        if batch.iter().any(|message| message.event_type == "silent") {
+            std::future::pending::<()>().await;
+        }
+        vec![Ok(()); batch.len()]
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_is_an_outage_unless_others_get_through() {
+    let outbox = Outbox::new().await;
+    let silent = outbox.emit("silent", 1).await[0];
+    let relay = || {
+        let destination = Destination::new("a", Mute).timeout(Duration::from_millis(50)).concurrency(2);
+        outbox.relay().destination(destination).route(all_to("a")).build().unwrap()
+    };
+    relay().run_once().await.unwrap();
+    let event = outbox.get(silent).await.event;
+    assert_eq!((event.attempts, event.error_message.as_str()), (0, "no answer within 50ms"));
+
+    let outbox = Outbox::new().await;
+    let silent = outbox.emit("silent", 1).await[0];
+    outbox.emit("loud", 1).await;
+    let destination = Destination::new("a", Mute).timeout(Duration::from_millis(50)).concurrency(2);
+    let relay = outbox.relay().destination(destination).route(all_to("a")).build().unwrap();
+    relay.run_once().await.unwrap();
+    assert_eq!(outbox.get(silent).await.event.attempts, 1);
+}
+
+#[tokio::test]
+async fn a_fan_out_waits_for_the_one_that_is_down_without_bothering_the_other() {
+    let outbox = Outbox::new().await;
+    let ids = outbox.emit("order.placed", 10).await;
+    let (fine, down) = (Place::fine(), Place::down());
+    let relay = outbox
+        .relay()
+        .destination(fine.as_destination("fine"))
+        .destination(down.as_destination("down"))
+        .route(Route::new("*", ["fine", "down"]))
+        .build()
+        .unwrap();
+    relay.drain().await.unwrap();
+    let parked = outbox.counts().await.parked;
+    assert_eq!(parked.iter().map(|parked| parked.on.as_str()).collect::<Vec<_>>(), ["down"]);
+    down.now(|_| Ok(()));
+    wait_until("all are delivered", PATIENCE, async || {
+        relay.drain().await.unwrap();
+        outbox.counts().await.delivered == 10
+    })
+    .await;
+    assert_eq!(sorted(fine.got()), sorted(ids.clone()));
+    assert_eq!(sorted(down.got()), sorted(ids.clone()));
+    assert_eq!(outbox.get(ids[0]).await.event.status, Status::Delivered);
+}

@@ -1,0 +1,291 @@
+//! One pass at a time: routing, retries, dead letters, fan-out, observers, eager mode.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pillarbox::store::{Retried, Selection, State};
+use pillarbox::{
+    Emitted, Event, Inspect, Message, Observed, Observer, OnDelivered, Pass, RelaySettings, RetryPolicy, Route,
+    SendError, Status, StoredEvent, Unrouted,
+};
+
+use crate::fixture::{Outbox, Place, all_to, impatient, sorted};
+
+#[tokio::test]
+async fn a_pass_answers_what_it_processed_and_what_remains() {
+    let outbox = Outbox::new().await;
+    let ids = outbox.emit("order.placed", 5).await;
+    let place = Place::fine();
+    let settings = RelaySettings { batch_size: 3, ..impatient() };
+    let relay =
+        outbox.relay().settings(settings).destination(place.as_destination("a")).route(all_to("a")).build().unwrap();
+    assert_eq!(relay.run_once().await.unwrap(), Pass { processed: 3, remaining: 2 });
+    assert_eq!(relay.drain().await.unwrap(), Pass { processed: 2, remaining: 0 });
+    assert_eq!(sorted(place.got()), sorted(ids.clone()));
+    let event = outbox.get(ids[0]).await.event;
+    assert_eq!((event.status, event.next_attempt_at), (Status::Delivered, None));
+    assert!(event.delivered_at.is_some());
+}
+
+#[tokio::test]
+async fn handlers_get_the_events_of_their_pattern_and_the_first_that_matches_decides() {
+    let outbox = Outbox::new().await;
+    outbox
+        .emit_events([
+            Event::new("Order", 1, "order.placed").payload([1]),
+            Event::new("Order", 1, "order.line.added").payload([2]),
+            Event::new("User", 1, "user.created").payload([3]),
+        ])
+        .await;
+    let (orders, rest) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counting = |counter: &Arc<AtomicUsize>| {
+        let counter = Arc::clone(counter);
+        move |message: Message| {
+            let counter = Arc::clone(&counter);
+            async move {
+                let [number]: [usize; 1] = message.payload_as().map_err(|error| error.to_string())?;
+                counter.fetch_add(number, Ordering::SeqCst);
+                Ok::<(), String>(())
+            }
+        }
+    };
+    let relay = outbox.relay().handler("order.*", counting(&orders)).handler("*", counting(&rest)).build().unwrap();
+    relay.drain().await.unwrap();
+    assert_eq!((orders.load(Ordering::SeqCst), rest.load(Ordering::SeqCst)), (3, 3));
+}
+
+#[tokio::test]
+async fn a_failing_event_is_retried_until_it_is_a_dead_letter_and_people_can_retry_it() {
+    let outbox = Outbox::new().await;
+    let id = outbox.emit("order.placed", 1).await[0];
+    let place = Place::that(|message| Err(SendError::retry(format!("no, not at attempt {}", message.attempt()))));
+    let relay = outbox.relay().destination(place.as_destination("a")).route(all_to("a")).build().unwrap();
+    relay.drain().await.unwrap();
+
+    let event = outbox.get(id).await;
+    assert_eq!((event.event.status, event.event.attempts), (Status::Failed, 5));
+    assert_eq!(event.event.error_message, "no, not at attempt 5");
+    let errors: Vec<&str> = event.failed_attempts.iter().map(|attempt| attempt.error.as_str()).collect();
+    assert_eq!(errors.len(), 5);
+    assert_eq!(errors[0], "no, not at attempt 1");
+
+    place.now(|_| Ok(()));
+    let answer = outbox.store.retry(&Selection::Ids(vec![id])).await.unwrap();
+    assert_eq!(answer, [(id, Retried::Due)]);
+    relay.drain().await.unwrap();
+    assert_eq!(outbox.get(id).await.event.status, Status::Delivered);
+}
+
+#[tokio::test]
+async fn a_retry_waits_for_its_backoff_and_a_rejection_does_not_wait() {
+    let outbox = Outbox::new().await;
+    let later = outbox.emit("later", 1).await[0];
+    let never = outbox.emit("never", 1).await[0];
+    let settings = RelaySettings { retry: RetryPolicy::default(), ..impatient() };
+    let relay = outbox
+        .relay()
+        .settings(settings)
+        .handler("later", |_| async { Err::<(), _>("try later") })
+        .handler("never", |_| async { Err::<(), _>(SendError::reject("gone")) })
+        .build()
+        .unwrap();
+    relay.drain().await.unwrap();
+    let later = outbox.get(later).await.event;
+    assert_eq!((later.state, later.attempts), (State::Scheduled, 1));
+    let wait = (later.next_attempt_at.unwrap() - later.updated_at).num_seconds();
+    assert!((60..=66).contains(&wait), "{wait}");
+    let never = outbox.get(never).await.event;
+    assert_eq!((never.status, never.attempts), (Status::Failed, 1));
+}
+
+#[tokio::test]
+async fn an_events_own_limit_counts() {
+    let outbox = Outbox::new().await;
+    let ids = outbox
+        .emit_events([Event::new("Order", 1, "a").max_attempts(1), Event::new("Order", 1, "b").max_attempts(2)])
+        .await;
+    let place = Place::that(|_| Err(SendError::retry("no")));
+    let relay = outbox.relay().destination(place.as_destination("a")).route(all_to("a")).build().unwrap();
+    relay.drain().await.unwrap();
+    assert_eq!(outbox.get(ids[0]).await.event.attempts, 1);
+    assert_eq!(outbox.get(ids[1]).await.event.attempts, 2);
+}
+
+#[tokio::test]
+async fn a_panic_in_a_handler_is_a_failed_attempt_and_harms_no_other_event() {
+    let outbox = Outbox::new().await;
+    let id = outbox.emit("bad", 1).await[0];
+    outbox.emit("good", 3).await;
+    let place = Place::fine();
+    let relay = outbox
+        .relay()
+        .handler("bad", |_| async { if true { panic!("on purpose") } else { Ok::<(), String>(()) } })
+        .destination(place.as_destination("good"))
+        .route(Route::new("good", ["good"]))
+        .build()
+        .unwrap();
+    relay.drain().await.unwrap();
+    let bad = outbox.get(id).await.event;
+    assert_eq!((bad.status, bad.error_message.as_str()), (Status::Failed, "the handler panicked: on purpose"));
+    assert_eq!(place.got().len(), 3);
+}
+
+#[tokio::test]
+async fn an_event_without_a_route_waits_visibly_until_there_is_one() {
+    let outbox = Outbox::new().await;
+    let id = outbox.emit("user.created", 1).await[0];
+    let place = Place::fine();
+    let orders =
+        outbox.relay().destination(place.as_destination("a")).route(Route::new("order.*", ["a"])).build().unwrap();
+    assert_eq!(orders.drain().await.unwrap().processed, 1);
+    let parked = outbox.get(id).await.event;
+    assert_eq!((parked.state, parked.parked_on.as_deref()), (State::Parked, Some("unrouted")));
+    assert!(parked.error_message.contains("no route matches \"user.created\""), "{}", parked.error_message);
+    assert_eq!(orders.drain().await.unwrap().processed, 0);
+
+    let everything = outbox.relay().destination(place.as_destination("a")).route(all_to("a")).build().unwrap();
+    everything.drain().await.unwrap();
+    assert_eq!(place.got(), [id]);
+}
+
+#[tokio::test]
+async fn unrouted_events_can_be_discarded_instead() {
+    let outbox = Outbox::new().await;
+    let id = outbox.emit("user.created", 1).await[0];
+    let settings = RelaySettings { unrouted: Unrouted::Discard, ..impatient() };
+    let relay = outbox.relay().settings(settings).build().unwrap();
+    relay.drain().await.unwrap();
+    assert_eq!(outbox.get(id).await.event.status, Status::Delivered);
+}
+
+#[tokio::test]
+async fn a_fan_out_resends_only_to_those_that_do_not_have_it() {
+    let outbox = Outbox::new().await;
+    let id = outbox.emit("order.placed", 1).await[0];
+    let (fine, shaky) = (Place::fine(), Place::that(|_| Err(SendError::retry("not yet"))));
+    let relay = outbox
+        .relay()
+        .destination(fine.as_destination("fine"))
+        .destination(shaky.as_destination("shaky"))
+        .route(Route::new("*", ["fine", "shaky"]))
+        .build()
+        .unwrap();
+    relay.run_once().await.unwrap();
+    let event = outbox.get(id).await;
+    assert_eq!((event.event.status, event.event.attempts), (Status::Pending, 1));
+    assert_eq!(event.event.error_message, "shaky: not yet");
+    let states: Vec<_> = event.deliveries.iter().map(|row| (row.destination.as_str(), row.status)).collect();
+    assert_eq!(states, [("fine", Status::Delivered), ("shaky", Status::Pending)]);
+
+    shaky.now(|_| Ok(()));
+    relay.drain().await.unwrap();
+    assert_eq!(outbox.get(id).await.event.status, Status::Delivered);
+    assert_eq!((fine.got(), shaky.got()), (vec![id], vec![id]));
+    assert_eq!((fine.asked(), shaky.asked()), (1, 2));
+}
+
+#[tokio::test]
+async fn delivered_events_can_be_deleted_at_once() {
+    let outbox = Outbox::new().await;
+    let ids = outbox.emit("order.placed", 3).await;
+    let settings = RelaySettings { on_delivered: OnDelivered::Delete, ..impatient() };
+    let place = Place::fine();
+    let relay =
+        outbox.relay().settings(settings).destination(place.as_destination("a")).route(all_to("a")).build().unwrap();
+    relay.drain().await.unwrap();
+    assert_eq!(place.got().len(), 3);
+    assert!(outbox.store.get(ids[0]).await.unwrap().is_none());
+}
+
+#[derive(Default)]
+struct Diary(Mutex<Vec<String>>);
+
+impl Observer for Diary {
+    fn created(&self, event: &Emitted) -> Observed {
+        self.0.lock().unwrap().push(format!("created {}", event.event_type));
+        Ok(())
+    }
+
+    fn sent(&self, event: &StoredEvent, destination: &str, _: Duration) -> Observed {
+        self.0.lock().unwrap().push(format!("sent {} to {destination}", event.event_type));
+        Ok(())
+    }
+
+    fn failed(&self, event: &StoredEvent, destination: &str, error: &SendError) -> Observed {
+        self.0.lock().unwrap().push(format!("failed {} to {destination}: {error}", event.event_type));
+        Err("an observer that errs".into())
+    }
+
+    fn dead_lettered(&self, event: &StoredEvent, error: &str) -> Observed {
+        self.0.lock().unwrap().push(format!("dead {}: {error}", event.event_type));
+        panic!("an observer that panics")
+    }
+}
+
+#[tokio::test]
+async fn observers_hear_everything_and_harm_nothing() {
+    let outbox = Outbox::new().await;
+    let diary = Arc::new(Diary::default());
+    let relay = outbox
+        .relay()
+        .handler("good", |_| async { Ok::<(), String>(()) })
+        .handler("bad", |_| async { Err::<(), _>(SendError::reject("no")) })
+        .observer(Arc::clone(&diary) as Arc<dyn Observer>)
+        .build()
+        .unwrap();
+    let application = pillarbox::Outbox::eager(Arc::new(relay)).observer(Arc::clone(&diary) as Arc<dyn Observer>);
+
+    let mut tx = outbox.store.pool().begin().await.unwrap();
+    application.emit(&mut tx, Event::new("Order", 1, "good")).await.unwrap();
+    application.emit(&mut tx, Event::new("Order", 1, "bad")).await.unwrap();
+    application.commit(tx).await.unwrap();
+
+    let diary = diary.0.lock().unwrap().clone();
+    assert_eq!(diary[..2], ["created good", "created bad"]);
+    assert!(diary.contains(&"sent good to handler good".to_owned()), "{diary:?}");
+    assert!(diary.contains(&"failed bad to handler bad: no".to_owned()), "{diary:?}");
+    assert_eq!(diary.last().unwrap(), "dead bad: no");
+    assert_eq!((outbox.counts().await.delivered, outbox.counts().await.failed), (1, 1));
+}
+
+#[tokio::test]
+async fn eager_mode_delivers_before_the_commit_returns_and_never_raises() {
+    let outbox = Outbox::new().await;
+    let place = Place::fine();
+    let relay = outbox.relay().destination(place.as_destination("a")).route(all_to("a")).build().unwrap();
+    let application = pillarbox::Outbox::eager(Arc::new(relay));
+
+    let mut tx = outbox.store.pool().begin().await.unwrap();
+    application.emit(&mut tx, Event::new("Order", 1, "order.placed")).await.unwrap();
+    application.commit(tx).await.unwrap();
+    assert_eq!(place.got().len(), 1);
+
+    place.now(|_| Err(SendError::reject("no")));
+    let mut tx = outbox.store.pool().begin().await.unwrap();
+    application.emit(&mut tx, Event::new("Order", 2, "order.placed")).await.unwrap();
+    application.commit(tx).await.expect("a failed delivery is not the caller's");
+
+    let mut tx = outbox.store.pool().begin().await.unwrap();
+    application.emit(&mut tx, Event::new("Order", 3, "order.placed")).await.unwrap();
+    tx.rollback().await.unwrap();
+    application.committed().await;
+    assert_eq!((place.asked(), outbox.counts().await.failed), (2, 1));
+}
+
+#[tokio::test]
+async fn what_cannot_work_is_refused_when_the_relay_is_built() {
+    let outbox = Outbox::new().await;
+    let refusal = |builder: pillarbox::RelayBuilder| builder.build().err().expect("it is refused").to_string();
+    let error = refusal(outbox.relay().destination(Place::fine().as_destination("a")).route(all_to("b")));
+    assert_eq!(error, "the route for \"*\" goes to \"b\", which is not a destination; there are: a");
+    let two =
+        outbox.relay().destination(Place::fine().as_destination("a")).destination(Place::fine().as_destination("a"));
+    assert!(refusal(two).contains("two destinations named \"a\""));
+    let settings = RelaySettings { lease: Duration::from_secs(10), ..impatient() };
+    let short = outbox.relay().settings(settings).destination(Place::fine().as_destination("a"));
+    assert!(refusal(short).contains("raise relay.lease or lower the timeout"));
+    assert!(
+        refusal(outbox.relay().destination(Place::fine().as_destination("unrouted"))).contains("choose another name")
+    );
+}
