@@ -1,2 +1,53 @@
-//! placeholder
-fn main() {}
+//! The program `pillarbox`: relay, look at and look after a transactional outbox.
+//!
+//! The command line is parsed first, then the configuration is lowered once, then one command runs. The program contains
+//! no SQL; what it knows of the outbox it knows through the library's two store traits.
+
+mod cli;
+mod commands;
+mod config;
+mod demo;
+mod logging;
+mod output;
+mod store;
+mod table;
+
+use std::process::ExitCode;
+
+use crate::cli::Cli;
+use crate::config::ConfigError;
+use crate::output::Output;
+
+fn main() -> ExitCode {
+    let cli = match Cli::parse_arguments() {
+        Ok(cli) => cli,
+        Err(refused) => return refused,
+    };
+    let output = Output::new(cli.json);
+    logging::start(&cli);
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(output, &anyhow::Error::new(error).context("the runtime cannot be started")),
+    };
+    match runtime.block_on(commands::run(cli, output)) {
+        Ok(code) => code,
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => fail(output, &error),
+    }
+}
+
+/// 2 when the caller can mend it by other words, 1 otherwise.
+fn fail(output: Output, error: &anyhow::Error) -> ExitCode {
+    output.error(&told(error));
+    let misused = error.chain().any(|cause| cause.is::<ConfigError>() || cause.is::<commands::Misuse>());
+    ExitCode::from(if misused { 2 } else { 1 })
+}
+
+/// The error and its causes, without those that it has told of already.
+fn told(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
+        "" => cause,
+        _ if told.contains(&cause) => told,
+        _ => format!("{told}: {cause}"),
+    })
+}

@@ -71,8 +71,10 @@ pub(crate) fn impatient() -> RelaySettings {
 #[derive(Clone)]
 pub(crate) struct Place(Arc<Inner>);
 
+type Behaviour = dyn Fn(&Message) -> Result<(), SendError> + Send + Sync;
+
 struct Inner {
-    behave: Mutex<Arc<dyn Fn(&Message) -> Result<(), SendError> + Send + Sync>>,
+    behave: Mutex<Arc<Behaviour>>,
     got: Mutex<Vec<Uuid>>,
     asked: AtomicUsize,
 }

@@ -1,5 +1,7 @@
 //! The relay on real stores: passes, outages, and its life.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
+
 mod fixture;
 mod outages;
 mod passes;

@@ -231,7 +231,7 @@ async fn two_relays_on_postgresql_send_each_event_once() {
     let (first, second, ()) = tokio::join!(one.run(until()), two.run(until()), test);
     first.unwrap();
     second.unwrap();
-    let counts = counts.lock().unwrap();
+    let counts = counts.lock().unwrap().clone();
     assert_eq!(counts.len(), 2000);
     assert!(counts.values().all(|count| *count == 1));
     store.pool().close().await;

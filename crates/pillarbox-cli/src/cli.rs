@@ -1,0 +1,77 @@
+//! The command line, parsed and not yet acted on.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::commands::{check_config, cleanup, demo, emit, events, migrate, sweep};
+use crate::output::Output;
+
+const AFTER_HELP: &str = "\
+Without a configuration the outbox is in pillarbox.db, a SQLite file in the current directory.
+`pillarbox check-config --default` prints every setting with its default.
+Variables like PILLARBOX_DATABASE_URL and PILLARBOX_RELAY_BATCH_SIZE override the file.
+
+Exit codes: 0 all is well, 1 it failed, 2 the command line or the configuration is wrong.";
+
+/// A transactional outbox: what a database transaction committed is delivered, at least once
+#[derive(Debug, Parser)]
+#[command(version, after_help = AFTER_HELP, arg_required_else_help = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// The configuration; without it ./pillarbox.toml, if it is there
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Answer with one JSON value on standard output, and errors as {"error": …} on standard error
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// How to log to standard error; RUST_LOG says how much
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// See it work: a shop commits orders, a receiver fails now and then, and everything arrives
+    Demo(demo::Arguments),
+    /// Create or upgrade the outbox's tables, and give database roles their rights
+    Migrate(migrate::Arguments),
+    /// Emit one event
+    Emit(emit::Arguments),
+    /// Deliver events until SIGTERM or SIGINT
+    Relay,
+    /// Deliver what is due once, and answer how much was processed and how much remains
+    Sweep(sweep::Arguments),
+    /// Look at events, and try failed ones again
+    #[command(subcommand)]
+    Events(events::Command),
+    /// Delete old delivered and failed events
+    Cleanup(cleanup::Arguments),
+    /// The outbox in numbers
+    Stats,
+    /// Check the configuration and show what is in force
+    CheckConfig(check_config::Arguments),
+}
+
+impl Cli {
+    /// What was asked for, or the exit code of what has been answered already: help, or what was wrong.
+    pub(crate) fn parse_arguments() -> Result<Self, ExitCode> {
+        Self::try_parse().map_err(|error| {
+            let json = std::env::args_os().any(|argument| argument == "--json");
+            if json && error.use_stderr() {
+                Output::new(true).error(error.to_string().trim_start_matches("error: ").trim_end());
+            } else if error.print().is_err() {
+                return ExitCode::FAILURE;
+            }
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        })
+    }
+}

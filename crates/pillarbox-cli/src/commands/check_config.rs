@@ -1,0 +1,67 @@
+//! `pillarbox check-config`: checks the configuration as far as that is possible without sending anything, and shows
+//! what is in force.
+
+use std::collections::BTreeSet;
+
+use clap::Args;
+use serde_json::json;
+
+use super::Session;
+use crate::config::{DEFAULT_FILE, Settings};
+use crate::output::Output;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Print the commented default configuration instead
+    #[arg(long)]
+    pub(crate) default: bool,
+}
+
+pub(crate) fn print_default(output: Output) -> anyhow::Result<()> {
+    Ok(output.answer(&json!({ "default": DEFAULT_FILE }), || DEFAULT_FILE.to_owned())?)
+}
+
+pub(crate) fn run(session: &Session) -> anyhow::Result<()> {
+    let settings = &session.settings;
+    for destination in &settings.destinations {
+        destination.build(&session.environment)?;
+    }
+    let remarks = remarks(settings);
+    let file = settings.file.as_ref().map(|file| file.display().to_string());
+    let answer = json!({ "file": file, "settings": settings.shown_json(), "remarks": remarks });
+    session.output.answer(&answer, || {
+        let file = file.as_deref().unwrap_or("no file; defaults and environment");
+        let mut text = format!("# in force: {file}\n");
+        for shown in settings.shown() {
+            text.push_str(&format!("\n{shown}"));
+        }
+        text
+    })?;
+    for remark in &remarks {
+        session.output.note(&format!("note: {remark}"));
+    }
+    session.output.note("the configuration is good");
+    Ok(())
+}
+
+/// What is allowed and probably not meant.
+pub(super) fn remarks(settings: &Settings) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if settings.routes.is_empty() {
+        remarks.push("there are no routes, so every event will wait as unrouted; add [[routes]]".to_owned());
+    }
+    let used: BTreeSet<&str> = settings.routes.iter().flat_map(|route| &route.to).map(String::as_str).collect();
+    for destination in &settings.destinations {
+        let name = destination.name.as_str();
+        if !used.contains(name) {
+            remarks.push(format!("no route leads to destination {name:?}"));
+        }
+        if destination.paused {
+            remarks.push(format!("destination {name:?} is paused: its events wait"));
+        }
+    }
+    if settings.admin.is_some() {
+        remarks.push("admin.listen is accepted, but this version serves no admin pages yet".to_owned());
+    }
+    remarks
+}

@@ -1,0 +1,49 @@
+//! `pillarbox cleanup`: deletes old delivered and failed events, batch by batch.
+
+use std::time::Duration;
+
+use clap::Args;
+use pillarbox::store::Retention;
+use serde_json::json;
+
+use super::Session;
+use crate::output::count;
+
+/// What the flags do not say, the configuration does.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Delete what was delivered longer ago: 168h
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    delivered_after: Option<Duration>,
+    /// Delete what failed longer ago: 720h
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    failed_after: Option<Duration>,
+    /// Events per statement
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    batch: Option<u32>,
+}
+
+pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
+    let configured = session.settings.relay.retention;
+    let retention = Retention {
+        delivered_after: arguments.delivered_after.unwrap_or(configured.delivered_after),
+        failed_after: arguments.failed_after.unwrap_or(configured.failed_after),
+        batch: arguments.batch.map_or(configured.batch, |batch| batch as usize),
+    };
+    let store = session.open().await?.store();
+    let mut deleted = 0;
+    let last = loop {
+        let cleaned = store.cleanup(&retention).await?;
+        deleted += cleaned.deleted;
+        if cleaned.elsewhere || cleaned.deleted == 0 || cleaned.remaining == 0 {
+            break cleaned;
+        }
+        session.output.note(&format!("{deleted} deleted, {} remaining", cleaned.remaining));
+    };
+    let answer = json!({ "deleted": deleted, "remaining": last.remaining, "elsewhere": last.elsewhere });
+    session.output.answer(&answer, || {
+        let elsewhere = if last.elsewhere { "; stopped, because a relay is cleaning up at this moment" } else { "" };
+        format!("deleted {}, {} remaining{elsewhere}", count(deleted, "old event"), last.remaining)
+    })?;
+    Ok(())
+}

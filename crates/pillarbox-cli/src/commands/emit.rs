@@ -1,0 +1,140 @@
+//! `pillarbox emit`: one event, in a transaction of its own. Applications emit in theirs.
+
+use std::io::Read;
+
+use anyhow::Context;
+use chrono::{DateTime, Utc};
+use clap::Args;
+use pillarbox::store::{EventView, Filter};
+use pillarbox::{EmitError, Emitted, Event, Inspect, StoreError};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::{Misuse, Session};
+use crate::store::Opened;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// What it is about: Order
+    aggregate_type: String,
+    /// Which one: 42
+    aggregate_id: String,
+    /// What happened: order.placed
+    event_type: String,
+    /// JSON for the receivers; `-` reads it from standard input
+    #[arg(default_value = "{}")]
+    payload: String,
+    /// The idempotency key, unique with the event type; without it AGGREGATE_TYPE:AGGREGATE_ID
+    #[arg(long, conflicts_with = "repeatable")]
+    key: Option<String>,
+    /// It may happen to the same aggregate again: the key is the event's own id
+    #[arg(long)]
+    repeatable: bool,
+    /// If there is such an event already, answer it instead of failing
+    #[arg(long, conflicts_with = "repeatable")]
+    once: bool,
+    /// A header that travels with the event; may be given several times
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = name_and_value)]
+    headers: Vec<(String, String)>,
+    /// After how many failed attempts it is given up; 0 means never
+    #[arg(long, value_name = "N")]
+    max_attempts: Option<u32>,
+    /// Not to be delivered before: 2026-03-01T08:00:00Z
+    #[arg(long, value_name = "RFC3339")]
+    deliver_at: Option<DateTime<Utc>>,
+}
+
+fn name_and_value(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write it as NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+pub(crate) async fn run(arguments: Arguments, session: &Session) -> anyhow::Result<()> {
+    let once = arguments.once;
+    let event = arguments.into_event()?;
+    let opened = Opened::unchecked(&session.settings.database, session.output).await?;
+    let emitted = opened.inspect().emit(event).await;
+    match emitted {
+        Ok(emitted) => answer_new(session, &emitted),
+        Err(StoreError::Emit(EmitError::Duplicate { event_type, idempotency_key })) if once => {
+            let existing = find(opened.inspect(), &event_type, &idempotency_key).await?;
+            let existing = existing.context("the event was there and is gone: a cleanup took it; emit it again")?;
+            answer_existing(session, &existing)
+        }
+        Err(StoreError::Emit(EmitError::Duplicate { event_type, idempotency_key })) => anyhow::bail!(
+            "an event {event_type:?} with the idempotency key {idempotency_key:?} exists already; if it may happen \
+             again, add --repeatable or a --key of its own; if telling it once is enough, add --once"
+        ),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Arguments {
+    fn into_event(self) -> anyhow::Result<Event> {
+        let payload = read_payload(self.payload)?;
+        let mut event = Event::new(self.aggregate_type, self.aggregate_id, self.event_type).payload(payload);
+        if let Some(key) = self.key {
+            event = event.idempotency_key(key);
+        }
+        if self.repeatable {
+            event = event.repeatable();
+        }
+        for (name, value) in self.headers {
+            event = event.header(name, value);
+        }
+        if let Some(attempts) = self.max_attempts {
+            event = event.max_attempts(attempts);
+        }
+        if let Some(moment) = self.deliver_at {
+            event = event.deliver_at(moment);
+        }
+        Ok(event)
+    }
+}
+
+/// Kept as it is written, so that long numbers keep their digits.
+fn read_payload(given: String) -> anyhow::Result<Box<RawValue>> {
+    let text = if given == "-" {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).context("the payload cannot be read from standard input")?;
+        text
+    } else {
+        given
+    };
+    RawValue::from_string(text.trim().to_owned()).map_err(|error| {
+        Misuse(format!("the payload is not JSON: {error}; give text in its own quotes: '\"text\"'")).into()
+    })
+}
+
+/// The event of a type and key.
+async fn find(inspect: &dyn Inspect, event_type: &str, key: &str) -> Result<Option<EventView>, StoreError> {
+    let mut filter = Filter { search: Some(key.to_owned()), limit: 500, ..Filter::default() };
+    loop {
+        let page = inspect.list(&filter).await?;
+        let last = page.last().map(|event| event.seq);
+        let found = page.into_iter().find(|event| event.event_type == event_type && event.idempotency_key == key);
+        match (found, last) {
+            (None, Some(_)) => filter.before = last,
+            (found, _) => return Ok(found),
+        }
+    }
+}
+
+fn answer_new(session: &Session, emitted: &Emitted) -> anyhow::Result<()> {
+    Ok(session.output.answer(emitted, || format!("emitted {} {}", emitted.event_type, emitted.id))?)
+}
+
+fn answer_existing(session: &Session, existing: &EventView) -> anyhow::Result<()> {
+    // The keys of a new one, so that scripts need not tell them apart.
+    let answer = json!({
+        "id": existing.id,
+        "seq": existing.seq,
+        "event_type": existing.event_type,
+        "idempotency_key": existing.idempotency_key,
+        "status": existing.status,
+        "created_at": existing.created_at,
+        "is_new": false,
+    });
+    let text = || format!("exists already: {} {} ({})", existing.event_type, existing.id, existing.status);
+    Ok(session.output.answer(&answer, text)?)
+}

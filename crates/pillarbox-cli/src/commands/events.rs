@@ -1,0 +1,89 @@
+//! `pillarbox events`: look at events, and try them again.
+
+use std::process::ExitCode;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use clap::{Args, Subcommand};
+use pillarbox::store::{Filter, State};
+use uuid::Uuid;
+
+use super::Session;
+
+mod list;
+mod retry;
+mod show;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List events, the newest first
+    List(list::Arguments),
+    /// Everything there is to know of one event
+    Show {
+        /// The event's id
+        id: Uuid,
+    },
+    /// Make events due now, with all their attempts before them
+    Retry(retry::Arguments),
+}
+
+pub(crate) async fn run(command: Command, session: &Session) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::List(arguments) => list::run(arguments, session).await.map(|()| ExitCode::SUCCESS),
+        Command::Show { id } => show::run(id, session).await.map(|()| ExitCode::SUCCESS),
+        Command::Retry(arguments) => retry::run(arguments, session).await,
+    }
+}
+
+/// Which events; each flag narrows it.
+#[derive(Debug, Args)]
+struct Which {
+    /// Event type; * stands for anything: 'order.*'
+    #[arg(long = "type", value_name = "PATTERN")]
+    event_type: Option<String>,
+    /// Exactly this aggregate type
+    #[arg(long, value_name = "TYPE")]
+    aggregate_type: Option<String>,
+    /// Exactly this aggregate id
+    #[arg(long, value_name = "ID")]
+    aggregate_id: Option<String>,
+    /// Part of its id, type, aggregate, key or error, whatever the case
+    #[arg(long, value_name = "TEXT")]
+    search: Option<String>,
+    /// Emitted at or after: 2026-03-01T08:00:00Z, or so long ago: 2h
+    #[arg(long, value_name = "MOMENT", value_parser = moment_or_age)]
+    since: Option<DateTime<Utc>>,
+}
+
+impl Which {
+    fn is_open(&self) -> bool {
+        let Self { event_type, aggregate_type, aggregate_id, search, since } = self;
+        [event_type, aggregate_type, aggregate_id, search].into_iter().all(Option::is_none) && since.is_none()
+    }
+
+    fn into_filter(self, state: Option<State>, limit: usize) -> Filter {
+        Filter {
+            state,
+            event_type: self.event_type,
+            aggregate_type: self.aggregate_type,
+            aggregate_id: self.aggregate_id,
+            search: self.search,
+            since: self.since,
+            limit,
+            ..Filter::default()
+        }
+    }
+}
+
+fn moment_or_age(text: &str) -> Result<DateTime<Utc>, String> {
+    if let Ok(moment) = text.parse() {
+        return Ok(moment);
+    }
+    let age = humantime::parse_duration(text).ok().and_then(|age| chrono::TimeDelta::from_std(age).ok());
+    let moment = age.and_then(|age| Utc::now().checked_sub_signed(age));
+    moment.ok_or_else(|| "write a moment like 2026-03-01T08:00:00Z or an age like 2h".to_owned())
+}
+
+/// To the second, in UTC.
+pub(super) fn moment(moment: DateTime<Utc>) -> String {
+    moment.to_rfc3339_opts(SecondsFormat::Secs, true)
+}

@@ -1,0 +1,114 @@
+//! `pillarbox events retry`: by ids, or all dead letters that the filters find.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::Args;
+use pillarbox::store::{Filter, Retried, Selection, State};
+use pillarbox::{Inspect, StoreError};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::super::{Misuse, Session};
+use super::Which;
+use crate::output::count;
+
+/// Events per statement.
+const BATCH: usize = 500;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The events' ids
+    #[arg(required_unless_present = "failed", conflicts_with = "failed")]
+    ids: Vec<Uuid>,
+    /// All failed events that the filters find
+    #[arg(long)]
+    failed: bool,
+    #[command(flatten)]
+    which: Which,
+    /// At most so many, the oldest first
+    #[arg(long, requires = "failed", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    /// Do not ask
+    #[arg(long, short, requires = "failed")]
+    yes: bool,
+}
+
+pub(super) async fn run(arguments: Arguments, session: &Session) -> anyhow::Result<ExitCode> {
+    if !arguments.failed && !arguments.which.is_open() {
+        return Err(Misuse("filters choose among failed events; add --failed, or give ids alone".to_owned()).into());
+    }
+    let opened = session.open().await?;
+    let inspect = opened.inspect();
+    let ids = if arguments.failed {
+        let ids = failed(inspect, arguments.which, arguments.limit).await?;
+        if !ids.is_empty() && !arguments.yes && !confirmed(ids.len() as u64)? {
+            session.output.answer(&json!({ "due": 0, "events": [] }), || "nothing was changed".to_owned())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        ids
+    } else {
+        arguments.ids
+    };
+    let mut answers = Vec::with_capacity(ids.len());
+    for batch in ids.chunks(BATCH) {
+        answers.extend(inspect.retry(&Selection::Ids(batch.to_vec())).await?);
+        if ids.len() > BATCH {
+            session.output.note(&format!("{} of {}", answers.len(), ids.len()));
+        }
+    }
+    let all_due = answer(session, &answers)?;
+    // What has moved on since it was found needs no retry; what was asked for by its id and refused is a failure.
+    Ok(if all_due || arguments.failed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The failed events that the filters find, the oldest first.
+async fn failed(inspect: &dyn Inspect, which: Which, limit: Option<u32>) -> Result<Vec<Uuid>, StoreError> {
+    let mut filter: Filter = which.into_filter(Some(State::Failed), BATCH);
+    let mut ids = Vec::new();
+    loop {
+        let page = inspect.list(&filter).await?;
+        filter.before = page.last().map(|event| event.seq);
+        ids.extend(page.iter().map(|event| event.id));
+        if page.len() < BATCH {
+            break;
+        }
+    }
+    ids.reverse();
+    ids.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
+    Ok(ids)
+}
+
+/// Many events at once are retried only when a person, or a script with `--yes`, has seen how many.
+fn confirmed(events: u64) -> anyhow::Result<bool> {
+    let events = count(events, "failed event");
+    if !std::io::stdin().is_terminal() {
+        return Err(Misuse(format!("{events} would be retried; add --yes")).into());
+    }
+    let mut terminal = std::io::stderr().lock();
+    write!(terminal, "retry {events}? [y/N] ")?;
+    terminal.flush()?;
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line)?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}
+
+/// Answers whether all of them are due now.
+fn answer(session: &Session, answers: &[(Uuid, Retried)]) -> anyhow::Result<bool> {
+    let due = answers.iter().filter(|(_, retried)| *retried == Retried::Due).count();
+    let events: Vec<_> = answers.iter().map(|(id, retried)| json!({ "id": id, "result": retried })).collect();
+    session.output.answer(&json!({ "due": due, "events": events }), || {
+        let refused = answers.iter().filter_map(|(id, retried)| refusal(*retried).map(|why| format!("{id} {why}\n")));
+        format!("{}{} due now", refused.collect::<String>(), count(due as u64, "event"))
+    })?;
+    Ok(due == answers.len())
+}
+
+fn refusal(retried: Retried) -> Option<&'static str> {
+    match retried {
+        Retried::Due => None,
+        Retried::BeingSent => Some("is being sent at this moment; nothing was changed"),
+        Retried::Delivered => Some("was delivered; nothing was changed"),
+        Retried::Unknown => Some("is not there"),
+    }
+}

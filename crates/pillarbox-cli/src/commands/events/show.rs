@@ -1,0 +1,171 @@
+//! `pillarbox events show`.
+
+use anyhow::Context;
+use pillarbox::store::{AttemptView, DeliveryView, EventDetail, State};
+use uuid::Uuid;
+
+use super::super::Session;
+use super::moment;
+use crate::table::{Align, Table, fields, shortened};
+
+const ERROR_WIDTH: usize = 100;
+
+pub(super) async fn run(id: Uuid, session: &Session) -> anyhow::Result<()> {
+    let detail = session.open().await?.inspect().get(id).await?;
+    let detail =
+        detail.with_context(|| format!("there is no event {id}; `pillarbox events list` shows those there are"))?;
+    Ok(session.output.answer(&detail, || render(&detail))?)
+}
+
+fn render(detail: &EventDetail) -> String {
+    let mut text = fields(summary(detail));
+    text.push_str("\npayload\n");
+    text.push_str(&indented(&pretty(detail.payload.get())));
+    if !detail.headers.is_empty() {
+        text.push_str("\nheaders\n");
+        let headers = detail.headers.iter().map(|(name, value)| (name.as_str(), value.clone()));
+        text.push_str(&indented(&fields(headers)));
+    }
+    if !detail.deliveries.is_empty() {
+        text.push_str("\ndestinations\n");
+        text.push_str(&indented(&deliveries(&detail.deliveries)));
+    }
+    if !detail.failed_attempts.is_empty() {
+        text.push_str("\nfailed attempts\n");
+        text.push_str(&indented(&attempts(&detail.failed_attempts)));
+    }
+    text
+}
+
+fn summary(detail: &EventDetail) -> Vec<(&'static str, String)> {
+    let event = &detail.event;
+    let limit = match event.max_attempts {
+        None => "the relay's limit".to_owned(),
+        Some(0) => "no limit".to_owned(),
+        Some(limit) => format!("a limit of {limit}"),
+    };
+    let mut summary = vec![
+        ("id", event.id.to_string()),
+        ("seq", event.seq.to_string()),
+        ("event", event.event_type.clone()),
+        ("aggregate", format!("{} {}", event.aggregate_type, event.aggregate_id)),
+        ("key", event.idempotency_key.clone()),
+        ("state", event.state.as_str().to_owned()),
+        ("failures", format!("{} ({limit})", event.attempts)),
+        ("created", moment(event.created_at)),
+        ("updated", moment(event.updated_at)),
+    ];
+    if event.claims > 0 {
+        summary.push(("lost claims", event.claims.to_string()));
+    }
+    summary.extend(event.parked_on.as_ref().map(|on| ("waits for", on.clone())));
+    if let (State::Scheduled | State::Due, Some(next)) = (event.state, event.next_attempt_at) {
+        summary.push(("due", moment(next)));
+    }
+    summary.extend(event.delivered_at.map(|delivered| ("delivered", moment(delivered))));
+    if !event.error_message.is_empty() {
+        summary.push(("error", event.error_message.clone()));
+    }
+    summary
+}
+
+/// JSON with line breaks, and otherwise as it is: reading it could change the digits of its numbers.
+fn pretty(json: &str) -> String {
+    let (mut text, mut depth, mut in_string, mut escaped) = (String::new(), 0_usize, false, false);
+    let mut previous = ' ';
+    for c in json.chars() {
+        if in_string {
+            text.push(c);
+            in_string = escaped || c != '"';
+            escaped = !escaped && c == '\\';
+        } else if !c.is_whitespace() {
+            let closes = matches!(c, '}' | ']');
+            depth -= usize::from(closes && depth > 0);
+            let opened = matches!(previous, '{' | '[');
+            if previous == ',' || opened != closes && (opened || closes) {
+                text.push('\n');
+                text.extend(std::iter::repeat_n("  ", depth));
+            } else if previous == ':' {
+                text.push(' ');
+            }
+            text.push(c);
+            depth += usize::from(matches!(c, '{' | '['));
+            in_string = c == '"';
+        }
+        if in_string || !c.is_whitespace() {
+            previous = if in_string { '"' } else { c };
+        }
+    }
+    text
+}
+
+fn deliveries(deliveries: &[DeliveryView]) -> String {
+    let mut table = Table::new([
+        ("DESTINATION", Align::Left),
+        ("STATUS", Align::Left),
+        ("FAILURES", Align::Right),
+        ("DELIVERED", Align::Left),
+        ("ERROR", Align::Left),
+    ]);
+    for delivery in deliveries {
+        table.row([
+            delivery.destination.clone(),
+            delivery.status.to_string(),
+            delivery.attempts.to_string(),
+            delivery.delivered_at.map(moment).unwrap_or_default(),
+            shortened(&delivery.error, ERROR_WIDTH),
+        ]);
+    }
+    table.render()
+}
+
+fn attempts(attempts: &[AttemptView]) -> String {
+    let mut table = Table::new([
+        ("AT", Align::Left),
+        ("DESTINATION", Align::Left),
+        ("TOOK", Align::Right),
+        ("CODE", Align::Right),
+        ("ERROR", Align::Left),
+        ("ANSWER", Align::Left),
+    ]);
+    for attempt in attempts {
+        table.row([
+            moment(attempt.attempted_at),
+            attempt.destination.clone(),
+            format!("{} ms", attempt.took_ms),
+            attempt.status_code.map(|code| code.to_string()).unwrap_or_default(),
+            shortened(&attempt.error, ERROR_WIDTH),
+            shortened(attempt.answer.as_deref().unwrap_or_default(), ERROR_WIDTH),
+        ]);
+    }
+    table.render()
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_get_line_breaks_and_keep_their_digits() {
+        let compact = r#"{"a":[1.10,{"b":"x, {\"y\"}: "}],"c":{},"d":[],"e":10000000000000000000000}"#;
+        let expected = r#"{
+  "a": [
+    1.10,
+    {
+      "b": "x, {\"y\"}: "
+    }
+  ],
+  "c": {},
+  "d": [],
+  "e": 10000000000000000000000
+}"#;
+        assert_eq!(pretty(compact), expected);
+        assert_eq!(pretty(expected), expected);
+        assert_eq!(pretty("\" a: \""), "\" a: \"");
+        assert_eq!(pretty("{}"), "{}");
+    }
+}

@@ -1,0 +1,78 @@
+//! The configuration: found, read, overridden by the environment, and lowered once into the [`Settings`] that the
+//! program uses. Nothing behind this module reads a file or the environment to learn how to work.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use pillarbox::{RelaySettings, Route};
+
+use self::database::Database;
+use self::destination::DestinationSettings;
+pub(crate) use self::environment::Environment;
+pub(crate) use self::report::ConfigError;
+use self::report::Report;
+use self::section::Section;
+
+pub(crate) mod database;
+pub(crate) mod destination;
+mod environment;
+mod relay;
+mod report;
+mod route;
+mod secret;
+mod section;
+pub(crate) mod show;
+mod value;
+
+/// The commented configuration with every key at its default: the documentation of the keys.
+pub(crate) const DEFAULT_FILE: &str = include_str!("../../../pillarbox.default.toml");
+/// Where the configuration is looked for when no `--config` names it.
+const USUAL_FILE: &str = "pillarbox.toml";
+
+/// Everything the program was told, checked.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// Where it was read; `None` when there was no file.
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) database: Database,
+    pub(crate) relay: RelaySettings,
+    pub(crate) destinations: Vec<DestinationSettings>,
+    pub(crate) routes: Vec<Route>,
+    /// Accepted, and not served by this version.
+    pub(crate) admin: Option<SocketAddr>,
+}
+
+impl Settings {
+    /// Reads `--config FILE`, else `./pillarbox.toml` if it is there, else nothing but the environment.
+    pub(crate) fn load(asked_for: Option<&Path>, environment: &Environment) -> Result<Self, ConfigError> {
+        let path = asked_for.unwrap_or(Path::new(USUAL_FILE));
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text, Some(path), environment),
+            Err(error) if asked_for.is_none() && error.kind() == ErrorKind::NotFound => {
+                Self::parse("", None, environment)
+            }
+            Err(error) => Err(ConfigError::unreadable(path, &error)),
+        }
+    }
+
+    /// Lowers a configuration's text. All its problems are reported at once.
+    pub(crate) fn parse(text: &str, file: Option<&Path>, environment: &Environment) -> Result<Self, ConfigError> {
+        let table = text.parse().map_err(|error| ConfigError::syntax(file, text, &error))?;
+        let report = Report::new(file);
+        let mut top = Section::new(String::new(), table, &report);
+        let database = Database::lower(top.overridable("database", environment), environment);
+        let relay = relay::lower(top.overridable("relay", environment));
+        let destinations = destination::lower(top.section("destinations"), &relay);
+        let routes = route::lower(top.sections("routes"), &destinations);
+        let mut admin = top.section("admin");
+        let listen = admin.take("listen");
+        admin.finish();
+        top.finish();
+        report.into_result()?;
+        Ok(Self { file: file.map(Path::to_owned), database, relay, destinations, routes, admin: listen })
+    }
+}
+
+#[cfg(test)]
+mod tests;

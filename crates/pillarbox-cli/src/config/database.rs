@@ -1,0 +1,170 @@
+//! `[database]`: which database the outbox is in.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use pillarbox_sinks::Secret;
+
+use super::environment::Environment;
+use super::secret::SecretRef;
+use super::section::Section;
+
+/// What is used when nothing is configured.
+const DEFAULT_URL: &str = "sqlite://pillarbox.db";
+const DEFAULT_SCHEMA: &str = "public";
+const CHOICES: &str = "write sqlite://FILE or postgres://USER:PASSWORD@HOST/DATABASE";
+
+/// Where the outbox is. Its `Debug` does not show the URL's password.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Database {
+    Sqlite { path: PathBuf },
+    Postgres { url: Secret, schema: String },
+}
+
+impl Database {
+    pub(super) fn lower(mut section: Section<'_>, environment: &Environment) -> Self {
+        let mut parsed = None;
+        let parse = |given: &SecretRef| {
+            parsed = Some(Self::parse(given.resolve(environment)?.expose())?);
+            Ok(())
+        };
+        section.take_checked("url", parse);
+        let schema: Option<String> = section.take_checked("schema", |name: &String| check_schema(name));
+        section.finish();
+        let mut database = parsed.unwrap_or_default();
+        if let (Self::Postgres { schema, .. }, Some(given)) = (&mut database, schema) {
+            *schema = given;
+        }
+        database
+    }
+
+    fn parse(url: &str) -> Result<Self, String> {
+        let (scheme, rest) = url.split_once(':').ok_or_else(|| format!("is not a URL; {CHOICES}"))?;
+        match scheme {
+            "sqlite" => sqlite_path(rest).map(|path| Self::Sqlite { path }),
+            "postgres" | "postgresql" if rest.starts_with("//") => {
+                Ok(Self::Postgres { url: Secret::new(url), schema: DEFAULT_SCHEMA.to_owned() })
+            }
+            _ => Err(format!("begins with {scheme:?}, which is not a database this program has; {CHOICES}")),
+        }
+    }
+
+    /// The URL, for people: without a password.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::Sqlite { path } => format!("sqlite://{}", path.display()),
+            Self::Postgres { url, .. } => without_password(url.expose()),
+        }
+    }
+
+    /// The schema; SQLite has none, and shows the default.
+    pub(crate) fn schema(&self) -> &str {
+        match self {
+            Self::Sqlite { .. } => DEFAULT_SCHEMA,
+            Self::Postgres { schema, .. } => schema,
+        }
+    }
+}
+
+impl Default for Database {
+    fn default() -> Self {
+        Self::Sqlite { path: PathBuf::from(DEFAULT_URL.trim_start_matches("sqlite://")) }
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Database({}, {})", self.shown(), self.schema())
+    }
+}
+
+/// `sqlite://path` and `sqlite:path`. The one parameter that other programs' URLs have is what is done anyway.
+fn sqlite_path(rest: &str) -> Result<PathBuf, String> {
+    let path = rest.strip_prefix("//").unwrap_or(rest);
+    let (path, parameters) = path.split_once('?').unwrap_or((path, ""));
+    if !matches!(parameters, "" | "mode=rwc") {
+        return Err(format!(
+            "has the parameters {parameters:?}, which this program does not have; write sqlite://FILE"
+        ));
+    }
+    if path.is_empty() || path == ":memory:" {
+        return Err("names no file, and an outbox that is not on disk loses events; write sqlite://FILE".to_owned());
+    }
+    Ok(PathBuf::from(path))
+}
+
+/// The store checks it again; here the error can name the key.
+fn check_schema(name: &str) -> Result<(), String> {
+    let starts_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    let goes_well = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if starts_well && goes_well && name.len() <= 63 {
+        Ok(())
+    } else {
+        Err(format!("is {name:?}, but must be letters, digits and underscores, not start with a digit, at most 63"))
+    }
+}
+
+/// Rather hides too much than too little: everything between the first colon and the last `@`, and passwords that are
+/// given as parameters.
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return "***".to_owned() };
+    let shown = match rest.rsplit_once('@') {
+        Some((user, host)) => match user.split_once(':') {
+            Some((name, _)) => format!("{name}:***@{host}"),
+            None => format!("{user}@{host}"),
+        },
+        None => rest.to_owned(),
+    };
+    let Some((place, parameters)) = shown.split_once('?') else { return format!("{scheme}://{shown}") };
+    let hidden: Vec<String> = parameters
+        .split('&')
+        .map(|parameter| match parameter.split_once('=') {
+            Some((name, _)) if name.to_lowercase().contains("password") => format!("{name}=***"),
+            _ => parameter.to_owned(),
+        })
+        .collect();
+    format!("{scheme}://{place}?{}", hidden.join("&"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (url, shown) in [
+            ("postgres://ann:hunter2@db/shop", "postgres://ann:***@db/shop"),
+            ("postgres://ann:hun@ter2@db/shop?a=b", "postgres://ann:***@db/shop?a=b"),
+            ("postgres://ann@db/shop?sslmode=require", "postgres://ann@db/shop?sslmode=require"),
+            ("postgres://db/shop?user=ann&password=hunter2", "postgres://db/shop?user=ann&password=***"),
+            ("postgres://ann:hun?ter2@db/shop", "postgres://ann:***@db/shop"),
+        ] {
+            let database = Database::parse(url).unwrap();
+            assert_eq!(database.shown(), shown);
+            assert!(!format!("{database:?}").contains("ter2"));
+        }
+    }
+
+    #[test]
+    fn sqlite_urls_name_files() {
+        for (url, path) in [
+            ("sqlite://pillarbox.db", "pillarbox.db"),
+            ("sqlite:pillarbox.db", "pillarbox.db"),
+            ("sqlite:///var/lib/pillarbox.db", "/var/lib/pillarbox.db"),
+            ("sqlite://shop.db?mode=rwc", "shop.db"),
+        ] {
+            assert_eq!(Database::parse(url), Ok(Database::Sqlite { path: PathBuf::from(path) }));
+        }
+        assert!(Database::parse("sqlite::memory:").unwrap_err().contains("loses events"));
+        assert!(Database::parse("sqlite://a.db?cache=shared").unwrap_err().contains("cache=shared"));
+    }
+
+    #[test]
+    fn other_databases_are_refused_with_the_choices() {
+        for url in ["mysql://ann:hunter2@db/shop", "pillarbox.db", "postgres:ann:hunter2@db"] {
+            let problem = Database::parse(url).unwrap_err();
+            assert!(problem.contains("write sqlite://FILE or postgres://"), "{problem}");
+            assert!(!problem.contains("hunter2"), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! `[relay]`: how events are claimed, tried again and cleaned up.
+
+use std::time::Duration;
+
+use pillarbox::store::Retention;
+use pillarbox::{OnDelivered, RelaySettings, RetryPolicy, Unrouted};
+
+use super::section::Section;
+use super::value::{positive, some_time};
+
+pub(super) const ON_DELIVERED: [(&str, OnDelivered); 2] =
+    [("keep", OnDelivered::Keep), ("delete", OnDelivered::Delete)];
+pub(super) const UNROUTED: [(&str, Unrouted); 2] = [("park", Unrouted::Park), ("discard", Unrouted::Discard)];
+const ORDER: [(&str, Order); 2] = [("none", Order::None), ("aggregate", Order::Aggregate)];
+
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    None,
+    Aggregate,
+}
+
+pub(super) fn lower(mut section: Section<'_>) -> RelaySettings {
+    let default = RelaySettings::default();
+    if section.choose("order", &ORDER) == Some(Order::Aggregate) {
+        section.problem("order", r#"is "aggregate", which this version does not have yet; write "none""#);
+    }
+    let (cleanup_every, retention) = lower_cleanup(section.section("cleanup"), &default);
+    let settings = RelaySettings {
+        batch_size: section.take_checked("batch_size", positive).unwrap_or(default.batch_size),
+        concurrency: section.take_checked("concurrency", positive).unwrap_or(default.concurrency),
+        poll_interval: section.take_checked("poll_interval", some_time).unwrap_or(default.poll_interval),
+        lease: section.take_checked("lease", some_time).unwrap_or(default.lease),
+        shutdown_timeout: section.take("shutdown_timeout").unwrap_or(default.shutdown_timeout),
+        on_delivered: section.choose("on_delivered", &ON_DELIVERED).unwrap_or(default.on_delivered),
+        unrouted: section.choose("unrouted", &UNROUTED).unwrap_or(default.unrouted),
+        retry: lower_retry(section.section("retry"), default.retry),
+        cleanup_every,
+        retention,
+        host: whoami::hostname().unwrap_or(default.host),
+        bytes_in_flight: default.bytes_in_flight,
+        breaker: default.breaker,
+    };
+    section.finish();
+    settings
+}
+
+fn lower_retry(mut section: Section<'_>, default: RetryPolicy) -> RetryPolicy {
+    let share = |jitter: &f64| match jitter {
+        0.0..=1.0 => Ok(()),
+        _ => Err(format!("is {jitter}, but must be a share from 0.0 to 1.0: 0.1 is up to 10 %")),
+    };
+    let policy = RetryPolicy {
+        base: section.take_checked("base", some_time).unwrap_or(default.base),
+        cap: section.take_checked("cap", some_time).unwrap_or(default.cap),
+        jitter: section.take_checked("jitter", share).unwrap_or(default.jitter),
+        max_attempts: section.take("max_attempts").unwrap_or(default.max_attempts),
+    };
+    if policy.cap < policy.base {
+        let (cap, base) = (humantime::format_duration(policy.cap), humantime::format_duration(policy.base));
+        section.problem(
+            "cap",
+            format_args!("is {cap}, which is less than the base of {base}; raise it or lower the base"),
+        );
+    }
+    section.finish();
+    policy
+}
+
+/// `every = "0s"` means that relays do not clean up.
+fn lower_cleanup(mut section: Section<'_>, default: &RelaySettings) -> (Option<Duration>, Retention) {
+    let every: Option<Duration> = section.take("every");
+    let retention = Retention {
+        delivered_after: section.take("delivered_after").unwrap_or(default.retention.delivered_after),
+        failed_after: section.take("failed_after").unwrap_or(default.retention.failed_after),
+        batch: section.take_checked("batch", positive).unwrap_or(default.retention.batch),
+    };
+    section.finish();
+    (every.map_or(default.cleanup_every, |every| Some(every).filter(|every| !every.is_zero())), retention)
+}

@@ -1,0 +1,31 @@
+//! `[[routes]]`: which events go where. The first that matches decides.
+
+use pillarbox::{Pattern, Route};
+
+use super::destination::DestinationSettings;
+use super::report::suggestion;
+use super::section::Section;
+
+pub(super) fn lower(sections: Vec<Section<'_>>, destinations: &[DestinationSettings]) -> Vec<Route> {
+    sections.into_iter().map(|section| lower_one(section, destinations)).collect()
+}
+
+fn lower_one(mut section: Section<'_>, destinations: &[DestinationSettings]) -> Route {
+    let pattern = |given: Option<String>| Pattern::new(given.unwrap_or_else(|| "*".to_owned()));
+    let known = || destinations.iter().map(|destination| destination.name.as_str());
+    let check = |to: &Vec<String>| match to.iter().find(|name| !known().any(|known| known == name.as_str())) {
+        None if to.is_empty() => Err("is empty; name at least one destination".to_owned()),
+        None => Ok(()),
+        Some(unknown) => Err(format!("names {unknown:?}, which is not a destination{}", suggestion(unknown, known()))),
+    };
+    if !section.has("to") {
+        section.problem("to", r#"is missing; name the destinations, like ["runner"]"#);
+    }
+    let route = Route {
+        events: pattern(section.take("events")),
+        aggregates: pattern(section.take("aggregates")),
+        to: section.take_checked("to", check).unwrap_or_default(),
+    };
+    section.finish();
+    route
+}

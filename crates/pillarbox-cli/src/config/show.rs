@@ -1,0 +1,175 @@
+//! What is in force, for people and for programs: every key with its value, secrets as `***`.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::Map;
+use toml::Value;
+
+use super::Settings;
+use super::destination::{DestinationSettings, FORMATS, KINDS, Kind};
+use super::relay::{ON_DELIVERED, UNROUTED};
+use super::secret::SecretRef;
+
+/// A table as it would stand in the file.
+pub(crate) struct Shown {
+    place: Place,
+    keys: Vec<(&'static str, Value)>,
+}
+
+enum Place {
+    Section(&'static str),
+    Destination(String),
+    Route,
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Section(name) => writeln!(f, "[{name}]")?,
+            Place::Route => writeln!(f, "[[routes]]")?,
+            Place::Destination(name) if is_bare(name) => writeln!(f, "[destinations.{name}]")?,
+            Place::Destination(name) => writeln!(f, "[destinations.{}]", text(name))?,
+        }
+        self.keys.iter().try_for_each(|(key, value)| writeln!(f, "{key} = {value}"))
+    }
+}
+
+/// Whether TOML wants no quotes around it.
+fn is_bare(name: &str) -> bool {
+    name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+}
+
+impl Settings {
+    /// In the order of the default file.
+    pub(crate) fn shown(&self) -> Vec<Shown> {
+        let mut shown = vec![self.shown_database(), self.shown_relay()];
+        shown.extend(self.destinations.iter().map(shown_destination));
+        shown.extend(self.shown_routes());
+        if let Some(listen) = self.admin {
+            shown.push(Shown { place: Place::Section("admin"), keys: vec![("listen", text(listen.to_string()))] });
+        }
+        shown
+    }
+
+    /// The same as one JSON value, in the shape of the file.
+    pub(crate) fn shown_json(&self) -> serde_json::Value {
+        let (mut all, mut destinations, mut routes) = (Map::new(), Map::new(), Vec::new());
+        for Shown { place, keys } in self.shown() {
+            let keys: Map<_, _> = keys.into_iter().map(|(key, value)| (key.to_owned(), json(value))).collect();
+            match place {
+                Place::Section(name) => drop(all.insert(name.to_owned(), keys.into())),
+                Place::Destination(name) => drop(destinations.insert(name, keys.into())),
+                Place::Route => routes.push(keys),
+            }
+        }
+        all.insert("destinations".to_owned(), destinations.into());
+        all.insert("routes".to_owned(), routes.into());
+        all.into()
+    }
+
+    fn shown_database(&self) -> Shown {
+        let keys = vec![("url", text(self.database.shown())), ("schema", text(self.database.schema()))];
+        Shown { place: Place::Section("database"), keys }
+    }
+
+    fn shown_relay(&self) -> Shown {
+        let relay = &self.relay;
+        let retry = [
+            ("base", duration(relay.retry.base)),
+            ("cap", duration(relay.retry.cap)),
+            ("jitter", Value::Float(relay.retry.jitter)),
+            ("max_attempts", Value::Integer(relay.retry.max_attempts.into())),
+        ];
+        let cleanup = [
+            ("every", duration(relay.cleanup_every.unwrap_or_default())),
+            ("delivered_after", duration(relay.retention.delivered_after)),
+            ("failed_after", duration(relay.retention.failed_after)),
+            ("batch", number(relay.retention.batch)),
+        ];
+        let keys = vec![
+            ("batch_size", number(relay.batch_size)),
+            ("concurrency", number(relay.concurrency)),
+            ("poll_interval", duration(relay.poll_interval)),
+            ("lease", duration(relay.lease)),
+            ("shutdown_timeout", duration(relay.shutdown_timeout)),
+            ("on_delivered", chosen(&ON_DELIVERED, relay.on_delivered)),
+            ("order", text("none")),
+            ("unrouted", chosen(&UNROUTED, relay.unrouted)),
+            ("retry", table(retry)),
+            ("cleanup", table(cleanup)),
+        ];
+        Shown { place: Place::Section("relay"), keys }
+    }
+
+    fn shown_routes(&self) -> impl Iterator<Item = Shown> {
+        self.routes.iter().map(|route| Shown {
+            place: Place::Route,
+            keys: vec![
+                ("events", text(route.events.as_str())),
+                ("aggregates", text(route.aggregates.as_str())),
+                ("to", Value::Array(route.to.iter().map(text).collect())),
+            ],
+        })
+    }
+}
+
+fn shown_destination(destination: &DestinationSettings) -> Shown {
+    let mut keys = vec![("kind", chosen(&KINDS, destination.kind))];
+    if destination.kind == Kind::Http {
+        keys.extend(destination.url.as_ref().map(|url| ("url", text(shown_url(url)))));
+        keys.push(("secrets", Value::Array(destination.secrets.iter().map(hidden).collect())));
+        keys.extend(destination.bearer.as_ref().map(|bearer| ("bearer", hidden(bearer))));
+        let headers = destination.headers.iter().map(|(name, value)| (name.as_str(), hidden(value)));
+        keys.push(("headers", table(headers)));
+        keys.extend(destination.connect_timeout.map(|timeout| ("connect_timeout", duration(timeout))));
+        keys.push(("allow_private", Value::Boolean(destination.allow_private)));
+        keys.extend(destination.ca_file.as_ref().map(|path| ("ca_file", text(path.display().to_string()))));
+        keys.push(("format", chosen(&FORMATS, destination.format)));
+    }
+    keys.push(("timeout", duration(destination.timeout)));
+    keys.push(("concurrency", number(destination.concurrency)));
+    keys.extend(destination.rate.map(|rate| ("rate", Value::Float(rate))));
+    keys.push(("paused", Value::Boolean(destination.paused)));
+    Shown { place: Place::Destination(destination.name.clone()), keys }
+}
+
+/// Of a URL everything but what stands for a password.
+fn shown_url(url: &SecretRef) -> String {
+    let SecretRef::Plain(url) = url else { return url.shown() };
+    let url = url.expose();
+    let (place, query) = url.split_once('?').unwrap_or((url, ""));
+    let place = match (place.split_once("://"), place.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://***@{host}"),
+        _ => place.to_owned(),
+    };
+    if query.is_empty() { place } else { format!("{place}?***") }
+}
+
+fn hidden(secret: &SecretRef) -> Value {
+    text(secret.shown())
+}
+
+fn text(text: impl Into<String>) -> Value {
+    Value::String(text.into())
+}
+
+fn number(number: usize) -> Value {
+    Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+fn duration(duration: Duration) -> Value {
+    text(humantime::format_duration(duration).to_string())
+}
+
+fn chosen<T: Copy + PartialEq>(choices: &[(&str, T)], choice: T) -> Value {
+    text(choices.iter().find(|(_, one)| *one == choice).map_or("", |(name, _)| *name))
+}
+
+fn table<'a>(keys: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
+    Value::Table(keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+fn json(value: Value) -> serde_json::Value {
+    serde_json::to_value(value).unwrap_or_default()
+}

@@ -1,0 +1,182 @@
+//! The configuration as a whole.
+
+use std::time::Duration;
+
+use super::*;
+
+fn parse_with(text: &str, environment: &Environment) -> Result<Settings, String> {
+    Settings::parse(text, Some(Path::new("pillarbox.toml")), environment).map_err(|error| error.to_string())
+}
+
+fn parse(text: &str) -> Result<Settings, String> {
+    parse_with(text, &Environment::default())
+}
+
+fn refusal(text: &str) -> String {
+    parse(text).unwrap_err()
+}
+
+/// The default file with its examples made real.
+fn default_file_with_examples() -> String {
+    let real =
+        |line: &str| line.strip_prefix('#').filter(|rest| rest.starts_with(|c: char| c != ' ')).map(str::to_owned);
+    DEFAULT_FILE.lines().map(|line| real(line).unwrap_or_else(|| line.to_owned()) + "\n").collect()
+}
+
+#[test]
+fn the_default_file_says_what_is_built_in() {
+    let (written, built_in) = (parse(DEFAULT_FILE).unwrap(), parse("").unwrap());
+    assert_eq!(written.shown_json(), built_in.shown_json());
+    assert_eq!(written.database, built_in.database);
+    assert!(written.destinations.is_empty() && written.routes.is_empty() && written.admin.is_none());
+}
+
+#[test]
+fn the_default_file_writes_every_key_of_database_and_relay() {
+    let mut written: toml::Table = DEFAULT_FILE.parse().unwrap();
+    let shown = parse("").unwrap().shown_json();
+    for section in ["database", "relay"] {
+        let written = serde_json::to_value(written.remove(section).unwrap()).unwrap();
+        let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(keys(&written), keys(&shown[section]));
+        for nested in ["retry", "cleanup"] {
+            if let (Some(written), Some(shown)) = (written.get(nested), shown[section].get(nested)) {
+                assert_eq!(keys(written), keys(shown));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_default_files_examples_show_the_defaults_of_a_destination() {
+    let with_examples = parse(&default_file_with_examples()).unwrap();
+    let least = parse("[destinations.runner]\nkind = \"http\"\nurl = \"https://runner.example/events\"").unwrap();
+    let ([example], [least]) = (&with_examples.destinations[..], &least.destinations[..]) else { panic!("one each") };
+    assert_eq!(example.timeout, least.timeout);
+    assert_eq!(example.allow_private, least.allow_private);
+    assert_eq!(example.format, least.format);
+    assert_eq!(example.concurrency, least.concurrency);
+    assert_eq!(example.paused, least.paused);
+    assert_eq!((least.connect_timeout, least.rate), (None, None));
+    assert_eq!(with_examples.routes[0].to, ["runner"]);
+    assert_eq!(with_examples.routes[0].aggregates.as_str(), "*");
+    assert!(with_examples.admin.is_some());
+}
+
+#[test]
+fn the_default_files_examples_have_every_key_of_a_destination_and_a_route() {
+    let examples: toml::Table = default_file_with_examples().parse().unwrap();
+    let keys = |table: &toml::Value| table.as_table().unwrap().keys().cloned().collect::<Vec<_>>().join(", ");
+    // An unknown key is answered with all there are, when none of them is near.
+    let all = |text: &str| {
+        let problem = refusal(text);
+        let mut all: Vec<String> =
+            problem.split_once("there are: ").unwrap().1.split(", ").map(str::to_owned).collect();
+        all.sort();
+        all.join(", ")
+    };
+    assert_eq!(keys(&examples["destinations"]["runner"]), all("[destinations.a]\nkind = \"discard\"\nzzz = 1"));
+    let route = "[destinations.a]\nkind = \"discard\"\n[[routes]]\nto = [\"a\"]\nzzz = 1";
+    assert_eq!(keys(&examples["routes"][0]), all(route));
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_place_and_the_nearest() {
+    assert_eq!(
+        refusal("[relay]\nbatch_sise = 5"),
+        "pillarbox.toml: relay.batch_sise is not a key; did you mean batch_size?"
+    );
+    assert!(refusal("[relay]\nretry = { bas = \"1s\" }").contains("relay.retry.bas is not a key; did you mean base?"));
+    assert!(refusal("[[route]]\nto = []").contains("route is not a section; did you mean routes?"));
+    assert!(refusal("[destinations.a]\nkind = \"http\"\nurl = \"x\"\nsecret = []").contains("did you mean secrets?"));
+}
+
+#[test]
+fn all_problems_are_told_at_once() {
+    let problem = refusal("[relay]\nbatch_size = 0\nlease = 5\non_delivered = \"kepp\"\norder = \"aggregate\"");
+    assert!(problem.starts_with("the configuration has 4 problems:"), "{problem}");
+    assert!(problem.contains("relay.batch_size is 0, but must be at least 1"), "{problem}");
+    assert!(problem.contains("relay.lease is of type integer, but must be a duration"), "{problem}");
+    assert!(problem.contains("relay.on_delivered is \"kepp\", which is not a choice; did you mean keep?"), "{problem}");
+    assert!(problem.contains("relay.order is \"aggregate\", which this version does not have yet"), "{problem}");
+}
+
+#[test]
+fn a_route_to_nowhere_and_a_timeout_longer_than_the_lease_are_refused() {
+    let problem = refusal("[destinations.runner]\nkind = \"discard\"\n[[routes]]\nto = [\"runer\"]");
+    assert!(problem.contains("routes[0].to names \"runer\", which is not a destination; did you mean runner?"));
+    assert!(refusal("[[routes]]\nevents = \"*\"").contains("routes[0].to is missing"));
+    let problem = refusal("[relay]\nlease = \"5s\"\n[destinations.a]\nkind = \"discard\"\ntimeout = \"6s\"");
+    assert!(problem.contains("destinations.a.timeout is 6s, but must be less than relay.lease (5s)"), "{problem}");
+    let problem = refusal("[relay]\nlease = \"5s\"\n[destinations.a]\nkind = \"discard\"");
+    assert!(problem.contains("destinations.a.timeout is 10s, but must be less than relay.lease (5s)"), "{problem}");
+    assert!(refusal("[destinations.unrouted]\nkind = \"discard\"").contains("destinations.unrouted has a name"));
+    assert!(refusal("[destinations.a]\nurl = \"https://a.example\"").contains("destinations.a.kind is missing"));
+    assert!(refusal("[destinations.a]\nkind = \"http\"").contains("destinations.a.url is missing"));
+}
+
+#[test]
+fn the_environment_overrides_every_scalar_of_database_and_relay() {
+    let environment = Environment::from([
+        ("PILLARBOX_DATABASE_URL", "postgres://ann:hunter2@db/shop"),
+        ("PILLARBOX_DATABASE_SCHEMA", "outbox"),
+        ("PILLARBOX_RELAY_BATCH_SIZE", "7"),
+        ("PILLARBOX_RELAY_ON_DELIVERED", "delete"),
+        ("PILLARBOX_RELAY_RETRY_BASE", "2s"),
+        ("PILLARBOX_RELAY_RETRY_JITTER", "0.5"),
+        ("PILLARBOX_RELAY_CLEANUP_EVERY", "0s"),
+    ]);
+    let settings = parse_with("[database]\nurl = \"sqlite://a.db\"\n[relay]\nbatch_size = 3", &environment).unwrap();
+    assert_eq!(settings.database.shown(), "postgres://ann:***@db/shop");
+    assert_eq!(settings.database.schema(), "outbox");
+    assert_eq!(settings.relay.batch_size, 7);
+    assert_eq!(settings.relay.on_delivered, pillarbox::OnDelivered::Delete);
+    assert_eq!(settings.relay.retry.base, Duration::from_secs(2));
+    assert_eq!(settings.relay.retry.jitter, 0.5);
+    assert_eq!(settings.relay.cleanup_every, None);
+    let wrong = Environment::from([("PILLARBOX_RELAY_LEASE", "5 parsecs")]);
+    let problem = parse_with("", &wrong).unwrap_err();
+    assert!(problem.contains("variable PILLARBOX_RELAY_LEASE is \"5 parsecs\", but must be a duration"), "{problem}");
+}
+
+#[test]
+fn secrets_are_looked_up_when_they_are_needed_and_never_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("token");
+    std::fs::write(&file, "hunter2\n").unwrap();
+    let text = format!(
+        "[destinations.a]\nkind = \"http\"\nurl = \"https://a.example/?key=hunter2\"\nsecrets = [\"env:SECRET\"]\n\
+         bearer = \"file:{}\"\nheaders = {{ x-key = \"hunter2\" }}",
+        file.display()
+    );
+    let settings = parse(&text).unwrap();
+    let problem = settings.destinations[0].build(&Environment::default()).err().unwrap().to_string();
+    assert_eq!(
+        problem,
+        "destinations.a.secrets[0] is env:SECRET, but the environment variable SECRET is not set; set it"
+    );
+    let shown = format!("{settings:?} {}", settings.shown_json());
+    assert!(!shown.contains("hunter2"), "{shown}");
+    assert!(shown.contains("*** (env:SECRET)") && shown.contains("https://a.example/?***"), "{shown}");
+
+    let environment = Environment::from([("SECRET", "whsec_aHVudGVyMmh1bnRlcjJodW50ZXIy")]);
+    assert!(settings.destinations[0].build(&environment).is_ok());
+    let environment = Environment::from([("SECRET", "hunter2!")]);
+    let problem = settings.destinations[0].build(&environment).err().unwrap().to_string();
+    assert!(problem.starts_with("destinations.a.secrets[0] is not a Standard Webhooks secret"), "{problem}");
+    assert!(!problem.contains("hunter2"), "{problem}");
+    std::fs::remove_file(&file).unwrap();
+    let environment = Environment::from([("SECRET", "whsec_aHVudGVyMmh1bnRlcjJodW50ZXIy")]);
+    let problem = settings.destinations[0].build(&environment).err().unwrap().to_string();
+    assert!(problem.starts_with("destinations.a.bearer is file:"), "{problem}");
+}
+
+#[test]
+fn a_broken_line_is_named_and_not_shown() {
+    let problem = refusal("[destinations.a]\nbearer = \"hunter2");
+    assert!(problem.starts_with("pillarbox.toml:2: this is not TOML:"), "{problem}");
+    assert!(!problem.contains("hunter2"), "{problem}");
+    let problem = refusal("[destinations.a]\nkind = \"discard\"\nsecrets = \"hunter2\"");
+    assert!(problem.contains("destinations.a.secrets is of type string, but must be a list"), "{problem}");
+    assert!(!problem.contains("hunter2"), "{problem}");
+}

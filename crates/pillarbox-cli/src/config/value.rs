@@ -1,0 +1,123 @@
+//! How values are written: durations as `"30s"`, numbers as numbers, and what is said when they are not.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use toml::Value;
+
+/// A type that a key can have. The error goes on after the key's name, and never shows what may be a secret.
+pub(super) trait FromConfig: Sized {
+    fn from_toml(value: Value) -> Result<Self, String>;
+
+    /// From a variable of the environment.
+    fn from_text(text: &str) -> Result<Self, String> {
+        Self::from_toml(Value::String(text.to_owned()))
+    }
+}
+
+fn wanted(value: &Value, what: &str) -> String {
+    format!("is of type {}, but must be {what}", value.type_str())
+}
+
+impl FromConfig for String {
+    fn from_toml(value: Value) -> Result<Self, String> {
+        match value {
+            Value::String(text) => Ok(text),
+            other => Err(wanted(&other, "text in quotes")),
+        }
+    }
+}
+
+impl FromConfig for Duration {
+    fn from_toml(value: Value) -> Result<Self, String> {
+        const HOW: &str = r#"a duration with its unit in quotes, like "30s", "5m" or "1h 30m""#;
+        let Value::String(text) = value else { return Err(wanted(&value, HOW)) };
+        humantime::parse_duration(&text).map_err(|_| format!("is {text:?}, but must be {HOW}"))
+    }
+}
+
+impl FromConfig for bool {
+    fn from_toml(value: Value) -> Result<Self, String> {
+        value.as_bool().ok_or_else(|| wanted(&value, "true or false"))
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| format!("is {text:?}, but must be true or false"))
+    }
+}
+
+impl FromConfig for f64 {
+    fn from_toml(value: Value) -> Result<Self, String> {
+        match value {
+            Value::Float(number) => Ok(number),
+            Value::Integer(number) => {
+                i32::try_from(number).map(Self::from).map_err(|_| format!("is {number}, which is too large"))
+            }
+            other => Err(wanted(&other, "a number")),
+        }
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| format!("is {text:?}, but must be a number"))
+    }
+}
+
+impl FromConfig for u32 {
+    fn from_toml(value: Value) -> Result<Self, String> {
+        const HOW: &str = "a whole number, not negative and without quotes";
+        let Value::Integer(number) = value else { return Err(wanted(&value, HOW)) };
+        Self::try_from(number).map_err(|_| format!("is {number}, but must be a number from 0 to {}", Self::MAX))
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| format!("is {text:?}, but must be a number from 0 to {}", Self::MAX))
+    }
+}
+
+impl FromConfig for usize {
+    fn from_toml(value: Value) -> Result<Self, String> {
+        u32::from_toml(value).map(|number| number as Self)
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        u32::from_text(text).map(|number| number as Self)
+    }
+}
+
+impl FromConfig for SocketAddr {
+    fn from_toml(value: Value) -> Result<Self, String> {
+        let text = String::from_toml(value)?;
+        text.parse().map_err(|_| format!("is {text:?}, but must be an address and a port, like \"127.0.0.1:8800\""))
+    }
+}
+
+impl<T: FromConfig> FromConfig for Vec<T> {
+    fn from_toml(value: Value) -> Result<Self, String> {
+        match value {
+            Value::Array(items) => items.into_iter().map(T::from_toml).collect(),
+            other => Err(wanted(&other, "a list, like [\"one\", \"two\"]")),
+        }
+    }
+}
+
+impl<T: FromConfig> FromConfig for BTreeMap<String, T> {
+    fn from_toml(value: Value) -> Result<Self, String> {
+        let Value::Table(table) = value else { return Err(wanted(&value, "a table, like { name = \"value\" }")) };
+        let read = |(name, value)| match T::from_toml(value) {
+            Ok(value) => Ok((name, value)),
+            Err(what) => Err(format!("has {name:?}, which {what}")),
+        };
+        table.into_iter().map(read).collect()
+    }
+}
+
+/// For [`super::section::Section::take_checked`]: at least one.
+pub(super) fn positive(number: &usize) -> Result<(), String> {
+    if *number == 0 { Err("is 0, but must be at least 1".to_owned()) } else { Ok(()) }
+}
+
+/// For [`super::section::Section::take_checked`]: longer than nothing.
+pub(super) fn some_time(duration: &Duration) -> Result<(), String> {
+    if duration.is_zero() { Err("is 0s, but must be longer".to_owned()) } else { Ok(()) }
+}

@@ -1,0 +1,71 @@
+//! What the program says: one answer on standard output, as text for people or as one JSON value for programs, and notes
+//! and errors on standard error.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+use serde_json::json;
+
+/// How to answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    json: bool,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    pub(crate) fn is_json(self) -> bool {
+        self.json
+    }
+
+    /// Whether a person looks at standard output.
+    pub(crate) fn is_terminal(self) -> bool {
+        !self.json && io::stdout().is_terminal()
+    }
+
+    /// The answer, in the one form or the other.
+    pub(crate) fn answer(self, value: &impl Serialize, text: impl FnOnce() -> String) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        if self.json {
+            serde_json::to_writer(&mut out, value)?;
+            writeln!(out)?;
+        } else {
+            let text = text();
+            writeln!(out, "{}", text.trim_end_matches('\n'))?;
+        }
+        out.flush()
+    }
+
+    /// Something people should know beside the answer.
+    pub(crate) fn note(self, text: &str) {
+        if !self.json {
+            say(text);
+        }
+    }
+
+    /// Why there is no answer.
+    pub(crate) fn error(self, text: &str) {
+        if self.json { say(&json!({ "error": text }).to_string()) } else { say(&format!("error: {text}")) }
+    }
+}
+
+/// When nobody listens on standard error there is nobody to tell that to.
+fn say(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// `pillarbox events list | head` is no failure.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// `1 event`, `2 events`.
+pub(crate) fn count(number: u64, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}

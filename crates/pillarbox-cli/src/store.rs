@@ -1,0 +1,103 @@
+//! The configured outbox, opened: the one place of the program that names the stores there are.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use pillarbox::store::postgres::PostgresStore;
+use pillarbox::store::sqlite::SqliteStore;
+use pillarbox::store::{Migration, Role};
+use pillarbox::{Inspect, Store};
+
+use crate::config::database::Database;
+use crate::output::Output;
+
+/// An open outbox.
+pub(crate) enum Opened {
+    Sqlite(SqliteStore),
+    Postgres(PostgresStore),
+}
+
+impl Opened {
+    /// Opens the outbox as it is.
+    pub(crate) async fn bare(database: &Database) -> anyhow::Result<Self> {
+        match database {
+            Database::Sqlite { path } => Ok(Self::Sqlite(open_file(path).await?)),
+            Database::Postgres { url, schema } => {
+                Ok(Self::Postgres(PostgresStore::connect(url.expose(), schema).await?))
+            }
+        }
+    }
+
+    /// Opens the outbox. A new SQLite file gets its tables at once; a PostgreSQL database belongs to people, who say
+    /// `pillarbox migrate`. Whether the tables are there is not looked at: a role that only emits may not look.
+    pub(crate) async fn unchecked(database: &Database, output: Output) -> anyhow::Result<Self> {
+        let new_file = match database {
+            Database::Sqlite { path } => Some(path).filter(|path| is_empty(path)),
+            Database::Postgres { .. } => None,
+        };
+        let opened = Self::bare(database).await?;
+        if let Some(path) = new_file {
+            opened.migrate().await?;
+            output.note(&format!("made a new outbox in {}", path.display()));
+        }
+        Ok(opened)
+    }
+
+    /// As [`Opened::unchecked`], and refuses tables that this program cannot work on.
+    pub(crate) async fn checked(database: &Database, output: Output) -> anyhow::Result<Self> {
+        let opened = Self::unchecked(database, output).await?;
+        opened.store().check().await?;
+        Ok(opened)
+    }
+
+    /// The relay's side.
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Sqlite(store) => Arc::new(store.clone()),
+            Self::Postgres(store) => Arc::new(store.clone()),
+        }
+    }
+
+    /// People's side.
+    pub(crate) fn inspect(&self) -> &dyn Inspect {
+        match self {
+            Self::Sqlite(store) => store,
+            Self::Postgres(store) => store,
+        }
+    }
+
+    pub(crate) async fn migrate(&self) -> anyhow::Result<Vec<Migration>> {
+        Ok(match self {
+            Self::Sqlite(store) => store.migrate().await?,
+            Self::Postgres(store) => store.migrate().await?,
+        })
+    }
+
+    /// The statements that give a role its rights.
+    pub(crate) fn grants(&self, kind: Role, role: &str) -> anyhow::Result<String> {
+        match self {
+            Self::Sqlite(_) => bail!("SQLite has no roles, so there are no rights to give; leave the roles out"),
+            Self::Postgres(store) => Ok(store.grants(kind, role)),
+        }
+    }
+
+    pub(crate) async fn grant(&self, kind: Role, role: &str) -> anyhow::Result<()> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(store) => Ok(store.grant(kind, role).await?),
+        }
+    }
+}
+
+fn is_empty(path: &Path) -> bool {
+    std::fs::metadata(path).map_or(true, |file| file.len() == 0)
+}
+
+async fn open_file(path: &Path) -> anyhow::Result<SqliteStore> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
+        bail!("the directory {} for the database's file does not exist; create it", directory.display());
+    }
+    SqliteStore::open(path).await.with_context(|| path.display().to_string())
+}

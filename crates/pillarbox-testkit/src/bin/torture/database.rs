@@ -1,0 +1,157 @@
+//! The database under torture: a PostgreSQL of its own that can be killed, or a SQLite file. Beside the outbox stands
+//! the application's table: what is in it was committed.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use pillarbox::store::postgres::PostgresStore;
+use pillarbox::store::sqlite::SqliteStore;
+use pillarbox::store::{Counts, Filter, State};
+use pillarbox::{Event, Inspect, emit_all};
+use pillarbox_testkit::PrivatePostgres;
+use uuid::Uuid;
+
+use crate::Kind;
+
+pub(crate) struct Database {
+    server: Option<PrivatePostgres>,
+    file: PathBuf,
+    outbox: Outbox,
+}
+
+/// The outbox, as producers and the verdict see it.
+#[derive(Clone)]
+pub(crate) enum Outbox {
+    Postgres(PostgresStore),
+    Sqlite(SqliteStore),
+}
+
+impl Database {
+    pub(crate) async fn start(kind: Kind, dir: &Path) -> Result<Self> {
+        let file = dir.join("outbox.db");
+        let (server, outbox) = match kind {
+            Kind::Postgres => {
+                // The server's own defaults: what it says is committed is on disk.
+                let server = PrivatePostgres::start_with(&[]).await;
+                let store = PostgresStore::connect(&server.url(), "public").await?;
+                store.migrate().await?;
+                sqlx::query("CREATE TABLE application (event_id uuid PRIMARY KEY)").execute(store.pool()).await?;
+                (Some(server), Outbox::Postgres(store))
+            }
+            Kind::Sqlite => {
+                let store = SqliteStore::open(&file).await?;
+                store.migrate().await?;
+                sqlx::query("CREATE TABLE application (event_id TEXT PRIMARY KEY)").execute(store.pool()).await?;
+                (None, Outbox::Sqlite(store))
+            }
+        };
+        Ok(Self { server, file, outbox })
+    }
+
+    pub(crate) fn url(&self) -> String {
+        match &self.server {
+            Some(server) => server.url(),
+            None => format!("sqlite://{}", self.file.display()),
+        }
+    }
+
+    pub(crate) fn outbox(&self) -> Outbox {
+        self.outbox.clone()
+    }
+
+    /// Restarts the server as a crash would; a SQLite file has none.
+    pub(crate) async fn crash(&mut self) -> bool {
+        match &mut self.server {
+            Some(server) => {
+                server.restart_immediate().await;
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub(crate) async fn stop(&mut self) {
+        if let Some(server) = &mut self.server {
+            server.stop().await;
+        }
+    }
+}
+
+impl Outbox {
+    /// One transaction: events, and the application's rows that say which. Answers the ids, whether or not the commit
+    /// was confirmed.
+    pub(crate) async fn transact(&self, events: Vec<Event>, commit: bool) -> Result<Vec<Uuid>> {
+        match self {
+            Self::Postgres(store) => {
+                let mut tx = store.pool().begin().await?;
+                let ids = ids(emit_all(&mut tx, events).await?);
+                sqlx::query("INSERT INTO application SELECT unnest($1::uuid[])").bind(&ids).execute(&mut *tx).await?;
+                // An answer that is lost with the server says nothing: the application's table will.
+                let _ = if commit { tx.commit().await } else { tx.rollback().await };
+                Ok(ids)
+            }
+            Self::Sqlite(store) => {
+                let mut tx = store.pool().begin_with("BEGIN IMMEDIATE").await?;
+                let ids = ids(emit_all(&mut tx, events).await?);
+                for id in &ids {
+                    sqlx::query("INSERT INTO application VALUES (?1)").bind(id.hyphenated()).execute(&mut *tx).await?;
+                }
+                let _ = if commit { tx.commit().await } else { tx.rollback().await };
+                Ok(ids)
+            }
+        }
+    }
+
+    /// The ids of what was committed.
+    pub(crate) async fn committed(&self) -> Result<HashSet<Uuid>> {
+        match self {
+            Self::Postgres(store) => {
+                let ids: Vec<Uuid> =
+                    sqlx::query_scalar("SELECT event_id FROM application").fetch_all(store.pool()).await?;
+                Ok(ids.into_iter().collect())
+            }
+            Self::Sqlite(store) => {
+                let ids: Vec<String> =
+                    sqlx::query_scalar("SELECT event_id FROM application").fetch_all(store.pool()).await?;
+                ids.iter().map(|id| Ok(id.parse()?)).collect()
+            }
+        }
+    }
+
+    /// The ids of the dead letters.
+    pub(crate) async fn failed(&self) -> Result<HashSet<Uuid>> {
+        let filter = Filter { state: Some(State::Failed), limit: 1_000_000, ..Filter::default() };
+        Ok(self.inspect().list(&filter).await?.into_iter().map(|event| event.id).collect())
+    }
+
+    pub(crate) async fn counts(&self) -> Result<Counts> {
+        Ok(self.inspect().counts().await?)
+    }
+
+    pub(crate) async fn wait_until_settled(&self, patience: Duration) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            // A server that has just come back may refuse for a moment.
+            match self.counts().await {
+                Ok(counts) if counts.pending() == 0 => return Ok(()),
+                answer if began.elapsed() > patience => {
+                    bail!("after {patience:?} there are still events on their way: {answer:?}")
+                }
+                _ => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+
+    fn inspect(&self) -> &dyn Inspect {
+        match self {
+            Self::Postgres(store) => store,
+            Self::Sqlite(store) => store,
+        }
+    }
+}
+
+fn ids(emitted: Vec<pillarbox::Emitted>) -> Vec<Uuid> {
+    emitted.into_iter().map(|emitted| emitted.id).collect()
+}

@@ -1,0 +1,140 @@
+//! Nothing lost: producers commit and roll back while relays are killed, PostgreSQL is restarted and the receiver fails,
+//! hangs and dies. At the end every committed event has arrived, no rolled-back one has, none has failed that should
+//! not have, and every duplicate has a cause.
+//!
+//! `make torture`, or with the seed of an earlier run: `make torture ARGS="--seed 42 --kills 50 --database sqlite"`.
+
+mod chaos;
+mod database;
+mod producers;
+mod verdict;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, ValueEnum};
+use pillarbox_testkit::{Program, Receiver};
+
+use chaos::Chaos;
+use database::Database;
+use producers::Producers;
+use verdict::Verdict;
+
+/// Kills relays, databases and receivers at random, and counts what was lost.
+#[derive(Parser)]
+struct Arguments {
+    /// Makes the same choices again; without it one is drawn and printed.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many relays are killed, on each database.
+    #[arg(long, default_value_t = 300)]
+    kills: usize,
+    /// How many relays run at once.
+    #[arg(long, default_value_t = 3)]
+    relays: usize,
+    /// On which databases.
+    #[arg(long, value_enum, default_values_t = [Kind::Postgres, Kind::Sqlite])]
+    database: Vec<Kind>,
+    /// The program; without it the one beside this.
+    #[arg(long)]
+    program: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    Postgres,
+    Sqlite,
+}
+
+/// How long everything may take to arrive once nothing is disturbed any more.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let seed = arguments.seed.unwrap_or_else(rand::random);
+    let program = match &arguments.program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe()?.with_file_name("pillarbox"),
+    };
+    if !program.exists() {
+        bail!("there is no program {}; build it with `cargo build --release -p pillarbox-cli`", program.display());
+    }
+    say(&format!("seed {seed}"));
+    let mut good = true;
+    for kind in &arguments.database {
+        let verdict = torture(*kind, seed, &arguments, &program).await?;
+        say(&verdict.to_string());
+        good &= verdict.is_good();
+    }
+    if !good {
+        bail!(
+            "something was lost, wrongly sent, wrongly failed or sent twice without a cause: see above (seed {seed})"
+        );
+    }
+    say("nothing lost");
+    Ok(())
+}
+
+async fn torture(kind: Kind, seed: u64, arguments: &Arguments, program: &std::path::Path) -> Result<Verdict> {
+    let began = Instant::now();
+    let dir = tempfile::tempdir()?;
+    let mut database = Database::start(kind, dir.path()).await?;
+    let receiver = Receiver::start_counting().await;
+    let config = dir.path().join("pillarbox.toml");
+    std::fs::write(&config, configuration(&database.url(), &receiver.url("events")))?;
+    let start_relay = || {
+        let mut command = std::process::Command::new(program);
+        command.arg("relay").arg("--config").arg(&config).env("RUST_LOG", "warn");
+        Program::start(command)
+    };
+
+    let producers = Producers::start(database.outbox(), seed);
+    let mut chaos = Chaos::new(seed, receiver, (0..arguments.relays).map(|_| start_relay()).collect());
+    while chaos.kills() < arguments.kills {
+        chaos.disturb(&mut database, &start_relay).await;
+    }
+    chaos.calm().await;
+    let emitted = producers.stop().await;
+    say(&format!("{kind:?}: {} kills in {:?}; waiting for the rest to arrive", chaos.kills(), began.elapsed()));
+    let settled = database.outbox().wait_until_settled(PATIENCE).await;
+    let verdict = Verdict::of(kind, &database.outbox(), &emitted, &chaos, began.elapsed())
+        .await
+        .context("reading what became of the events")?;
+    chaos.end().await;
+    settled.with_context(|| format!("the verdict so far: {verdict}"))?;
+    database.stop().await;
+    Ok(verdict)
+}
+
+/// Short leases and retries, so that much happens in little time. Attempts never run out: only the poison may fail.
+fn configuration(database: &str, receiver: &str) -> String {
+    format!(
+        r#"[database]
+url = "{database}"
+
+[relay]
+batch_size = 50
+lease = "3s"
+poll_interval = "200ms"
+shutdown_timeout = "1s"
+retry = {{ base = "50ms", cap = "500ms", max_attempts = 0 }}
+
+[destinations.receiver]
+kind = "http"
+url = "{receiver}"
+timeout = "1s"
+allow_private = true
+
+[[routes]]
+events = "*"
+to = ["receiver"]
+"#
+    )
+}
+
+#[expect(clippy::print_stdout, reason = "this program's output is its result")]
+fn say(line: &str) {
+    println!("{line}");
+}
