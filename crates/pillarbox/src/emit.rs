@@ -1,7 +1,8 @@
 //! Emit: writes events in the caller's transaction, so that they share the fate of its data.
 //!
-//! A pool or a bare connection does not type-check: without a transaction there is nothing to share. Each driver has its
-//! file beside this one and only says how it runs a statement; what is emitted and what a duplicate is stands here.
+//! A pool or a bare connection does not type-check: without a transaction there is nothing to share. Diesel's transactions
+//! have no type of their own, so its connections are asked, and refused outside of one. Each driver has its file beside
+//! this one and only says how it runs a statement; what is emitted and what a duplicate is stands here.
 
 use std::collections::HashSet;
 
