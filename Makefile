@@ -1,7 +1,7 @@
 # The commands of everyday work; `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fmt lint demo torture servers servers-stop
+.PHONY: help setup test fmt lint demo torture measure servers servers-stop
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,7 +23,12 @@ demo: ## the program's own demonstration
 	cargo run --release -- demo
 
 torture: ## kill relays and servers, and count what arrives: make torture ARGS="--help"
+	cargo build --release -p pillarbox-cli
 	cargo run --release -p pillarbox-testkit --bin torture -- $(ARGS)
+
+measure: ## once, death, outage, latency: make measure ARGS=latency
+	cargo build --release -p pillarbox-cli
+	cargo run --release -p pillarbox-testkit --bin measure -- $(ARGS)
 
 servers: ## start a PostgreSQL for tests run by hand, and print its address
 	@scripts/setup

@@ -13,6 +13,7 @@ pub(crate) use self::environment::Environment;
 pub(crate) use self::report::ConfigError;
 use self::report::Report;
 use self::section::Section;
+pub(crate) use self::value::duration;
 
 pub(crate) mod database;
 pub(crate) mod destination;

@@ -1,1 +1,122 @@
-//! placeholder
+//! The demo: an application, an outbox, a relay and a receiver in one process, and a check of what arrived.
+//!
+//! It plays everything for real: SQLite in a temporary directory, HTTP over loopback, the relay as `pillarbox relay` runs
+//! it, only with shorter delays.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use pillarbox::relay::BreakerSettings;
+use pillarbox::store::sqlite::SqliteStore;
+use pillarbox::{Destination, Inspect, Outbox, Relay, RelaySettings, RetryPolicy, Route};
+use pillarbox_sinks::http::{HttpSettings, HttpSink};
+use tokio::sync::oneshot;
+
+use self::board::Board;
+use self::receiver::Receiver;
+use self::shop::Shop;
+use self::tally::Tally;
+pub(crate) use self::verdict::Verdict;
+
+mod board;
+mod receiver;
+mod shop;
+mod tally;
+mod verdict;
+
+/// How long the relay may need after the last order until something is wrong.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What is played.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Play {
+    /// How many orders customers place; some are rolled back.
+    pub(crate) orders: u32,
+    /// Which of them, and which requests fail.
+    pub(crate) seed: u64,
+}
+
+/// How it is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Show {
+    /// Redrawn in place.
+    Live {
+        colours: bool,
+    },
+    /// A line now and then.
+    Lines,
+    Nothing,
+}
+
+/// Plays it. `None` when `stop` came first.
+pub(crate) async fn run(play: Play, show: Show, stop: impl Future<Output = ()>) -> anyhow::Result<Option<Verdict>> {
+    let began = Instant::now();
+    let directory = tempfile::tempdir().context("no temporary directory can be made")?;
+    let store = SqliteStore::open(directory.path().join("demo.db")).await?;
+    store.migrate().await?;
+    let tally = Arc::new(Tally::new(play));
+    let receiver = Receiver::start(play.seed, Arc::clone(&tally)).await?;
+    let relay = Arc::new(relay(&store, &receiver, &tally)?);
+    let outbox = Outbox::waking(relay.waker());
+    let shop = Shop::open(store.pool().clone(), outbox, Arc::clone(&tally)).await?;
+
+    let (enough, told) = oneshot::channel::<()>();
+    let relaying = tokio::spawn({
+        let relay = Arc::clone(&relay);
+        async move {
+            // A sender that is gone is a reason to stop as well.
+            let told = async { drop(told.await) };
+            relay.run(told).await
+        }
+    });
+    let mut board = Board::new(show, Arc::clone(&tally));
+    let played = async {
+        shop.sell(play, &receiver).await?;
+        // Whoever is not there by then is missed in the verdict.
+        let _ = tokio::time::timeout(PATIENCE, tally.all_delivered()).await;
+        anyhow::Ok(())
+    };
+    let ended = tokio::select! {
+        played = played => played.map(|()| true),
+        shown = board.keep_showing() => shown.map(|()| false),
+        () = stop => Ok(false),
+    };
+    drop(enough);
+    relaying.await.context("the relay ended badly")??;
+    let ended = ended?;
+    board.finish()?;
+    if !ended {
+        return Ok(None);
+    }
+    let (orders, counts) = (shop.orders().await?, store.counts().await?);
+    Ok(Some(tally.verdict(orders, &counts, began.elapsed())))
+}
+
+/// As the configuration would make it, with delays that nobody has to wait for.
+fn relay(store: &SqliteStore, receiver: &Receiver, tally: &Arc<Tally>) -> anyhow::Result<Relay> {
+    let to_receiver = HttpSettings { allow_private: true, ..HttpSettings::new(receiver.url()) };
+    let settings = RelaySettings {
+        retry: RetryPolicy {
+            base: Duration::from_millis(300),
+            cap: Duration::from_secs(2),
+            jitter: 0.5,
+            max_attempts: 0,
+        },
+        breaker: BreakerSettings {
+            base: Duration::from_millis(250),
+            cap: Duration::from_millis(500),
+            ..BreakerSettings::default()
+        },
+        batch_size: 50,
+        cleanup_every: None,
+        ..RelaySettings::default()
+    };
+    let relay = Relay::builder(Arc::new(store.clone()))
+        .settings(settings)
+        .destination(Destination::new("receiver", HttpSink::new(to_receiver)?).concurrency(8))
+        .route(Route::new("order.*", ["receiver"]))
+        .observer(Arc::clone(tally) as Arc<dyn pillarbox::Observer>)
+        .build()?;
+    Ok(relay)
+}

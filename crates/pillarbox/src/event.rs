@@ -11,6 +11,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+mod json;
+
 /// The longest `aggregate_type` and `aggregate_id`, in characters.
 pub const AGGREGATE_LIMIT: usize = 100;
 /// The longest `event_type` and `idempotency_key`, in characters.
@@ -250,30 +252,11 @@ fn check_text(field: &'static str, text: &str, limit: usize) -> Result<(), Inval
     }
 }
 
-/// JSON text can say what jsonb cannot hold: an escaped NUL, or half of a surrogate pair.
 fn check_json(field: &'static str, text: &str) -> Result<(), InvalidEvent> {
-    let unstorable = |what| Err(InvalidEvent::Unstorable { field, what });
-    let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
-        rest = &rest[at..];
-        match escaped_unit(rest) {
-            Some(0) => return unstorable("a NUL character (U+0000)"),
-            Some(0xD800..=0xDBFF) => match escaped_unit(&rest[6..]) {
-                Some(0xDC00..=0xDFFF) => rest = &rest[12..],
-                _ => return unstorable("half of a surrogate pair"),
-            },
-            Some(0xDC00..=0xDFFF) => return unstorable("half of a surrogate pair"),
-            Some(_) => rest = &rest[6..],
-            None => rest = &rest[2..],
-        }
+    match json::unstorable(text) {
+        Some(what) => Err(InvalidEvent::Unstorable { field, what }),
+        None => Ok(()),
     }
-    Ok(())
-}
-
-/// The code unit of a `\uXXXX` escape that stands right here.
-fn escaped_unit(text: &[u8]) -> Option<u16> {
-    let digits = text.strip_prefix(b"\\u")?.get(..4)?;
-    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 #[cfg(feature = "opentelemetry")]

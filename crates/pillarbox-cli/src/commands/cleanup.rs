@@ -13,10 +13,10 @@ use crate::output::count;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Delete what was delivered longer ago: 168h
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::config::duration)]
     delivered_after: Option<Duration>,
     /// Delete what failed longer ago: 720h
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::config::duration)]
     failed_after: Option<Duration>,
     /// Events per statement
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

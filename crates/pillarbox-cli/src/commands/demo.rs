@@ -1,7 +1,72 @@
-//! placeholder
+//! `pillarbox demo`: see it work. It needs nothing, and leaves nothing behind.
+
 use std::process::ExitCode;
-#[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {}
-pub(crate) async fn run(_arguments: &Arguments, _output: crate::output::Output) -> anyhow::Result<ExitCode> {
-    Ok(ExitCode::SUCCESS)
+
+use clap::Args;
+
+use super::relay::stop_signal;
+use crate::demo::{self, Play, Show, Verdict};
+use crate::output::{Output, count};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// How many orders customers place
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    orders: u32,
+    /// Decides which orders are rolled back and which requests fail; without it, chance does
+    #[arg(long)]
+    seed: Option<u64>,
 }
+
+pub(crate) async fn run(arguments: &Arguments, output: Output) -> anyhow::Result<ExitCode> {
+    let seed = arguments.seed.unwrap_or_else(|| rand::random::<u32>().into());
+    let show = match (output.is_json(), output.is_terminal()) {
+        (true, _) => Show::Nothing,
+        (false, true) => Show::Live { colours: std::env::var_os("NO_COLOR").is_none() },
+        (false, false) => Show::Lines,
+    };
+    let verdict = demo::run(Play { orders: arguments.orders, seed }, show, stop_signal()?).await?;
+    match verdict {
+        None => {
+            output.error("the demo was stopped before its end, so nothing was checked");
+            Ok(ExitCode::FAILURE)
+        }
+        Some(verdict) => {
+            output.answer(&verdict, || render(&verdict))?;
+            Ok(if verdict.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+    }
+}
+
+fn render(verdict: &Verdict) -> String {
+    let mut text = format!(
+        "  {} committed, {} rolled back\n  {}: {} answered 500, {} answered 503; {} tried more than once\n",
+        count(verdict.committed as u64, "order"),
+        verdict.rolled_back,
+        count(verdict.requests, "request"),
+        verdict.answered_500,
+        verdict.answered_503,
+        count(verdict.retried as u64, "event"),
+    );
+    if verdict.duplicates > 0 {
+        let twice = count(verdict.duplicates as u64, "event");
+        text.push_str(&format!(
+            "  {twice} came twice, because an answer was lost; the receiver knew them by their id\n"
+        ));
+    }
+    if !verdict.ok {
+        let problems: String = verdict.problems.iter().map(|problem| format!("  {problem}\n")).collect();
+        return format!("{text}\nFAILED (seed {}):\n{problems}", verdict.seed);
+    }
+    format!(
+        "{text}\nPASSED in {:.1} s (seed {}): all {} committed events arrived, none of the {} rolled-back ones did.\n{NEXT}",
+        verdict.seconds, verdict.seed, verdict.arrived, verdict.rolled_back
+    )
+}
+
+const NEXT: &str = "
+Next, in a directory of your own:
+  pillarbox emit Order 1 order.placed '{\"total\": \"19.90\"}'   makes an outbox in pillarbox.db
+  pillarbox events list                                      shows what is in it
+  pillarbox check-config --default > pillarbox.toml          is where to say what goes where, for `pillarbox relay`
+";

@@ -74,9 +74,10 @@ fn lower_one(name: String, mut section: Section<'_>, relay: &RelaySettings) -> D
     if timeout >= relay.lease {
         section.problem("timeout", outlives(timeout, relay.lease));
     }
-    let rate = section.take_checked("rate", |rate: &f64| match rate.partial_cmp(&0.0) {
-        Some(std::cmp::Ordering::Greater) => Ok(()),
-        _ => Err(format!("is {rate}, but must be events per second, more than 0; leave it out for no limit")),
+    let rate = section.take_checked("rate", |rate: &f64| {
+        let sensible = rate.is_finite() && *rate > 0.0;
+        let refusal = || format!("is {rate}, but must be events per second, more than 0; leave it out for no limit");
+        sensible.then_some(()).ok_or_else(refusal)
     });
     let destination = DestinationSettings {
         name,

@@ -137,6 +137,7 @@ fn the_environment_overrides_every_scalar_of_database_and_relay() {
     let wrong = Environment::from([("PILLARBOX_RELAY_LEASE", "5 parsecs")]);
     let problem = parse_with("", &wrong).unwrap_err();
     assert!(problem.contains("variable PILLARBOX_RELAY_LEASE is \"5 parsecs\", but must be a duration"), "{problem}");
+    assert!(refusal("[relay]\nlease = \"9000000000years\"").contains("must be at most 100 years"));
 }
 
 #[test]

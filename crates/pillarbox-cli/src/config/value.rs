@@ -29,11 +29,22 @@ impl FromConfig for String {
     }
 }
 
+const DURATION: &str = r#"a duration with its unit, like "30s", "5m" or "1h 30m""#;
+/// Far beyond what anybody waits for, and far below what clocks and databases cannot add to a moment.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// A duration as people write it, in the file and on the command line.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|_| format!("is {text:?}, but must be {DURATION}"))?;
+    if duration > LONGEST { Err(format!("is {text:?}, but must be at most 100 years")) } else { Ok(duration) }
+}
+
 impl FromConfig for Duration {
     fn from_toml(value: Value) -> Result<Self, String> {
-        const HOW: &str = r#"a duration with its unit in quotes, like "30s", "5m" or "1h 30m""#;
-        let Value::String(text) = value else { return Err(wanted(&value, HOW)) };
-        humantime::parse_duration(&text).map_err(|_| format!("is {text:?}, but must be {HOW}"))
+        match value {
+            Value::String(text) => duration(&text),
+            other => Err(wanted(&other, DURATION)),
+        }
     }
 }
 

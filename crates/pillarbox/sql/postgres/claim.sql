@@ -1,6 +1,7 @@
 -- Claim: due events, oldest first, by a lease. $1 limit, $2 bytes, $3 seconds of the lease, $4 token,
 -- $5 losses before an event goes alone, $6 losses before it is failed (the sweep does that).
--- MATERIALIZED, because a subquery with LIMIT may run twice and would then lock twice as many rows.
+-- MATERIALIZED, because a subquery with LIMIT may run twice and would then lock twice as many rows. The clock is asked in a
+-- subquery, here and elsewhere, because what is volatile cannot end the walk through an index.
 WITH due AS MATERIALIZED (
     SELECT id, next_attempt_at, seq,
            -- What is not compressed need not be unpacked to know its size; what is may be a hundred times larger.
@@ -8,7 +9,7 @@ WITH due AS MATERIALIZED (
                 ELSE octet_length(payload::text) END AS bytes,
            claims + (claimed_by IS NOT NULL)::int AS losses
     FROM {schema}.outbox_event
-    WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= clock_timestamp()
+    WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= (SELECT clock_timestamp())
       AND claims + (claimed_by IS NOT NULL)::int < $6
     ORDER BY next_attempt_at, seq
     LIMIT $1

@@ -2,8 +2,8 @@
 -- $1 seconds since delivered, $2 seconds since failed, $3 limit.
 WITH old AS MATERIALIZED (
     SELECT id FROM {schema}.outbox_event
-    WHERE (status = 'delivered' AND delivered_at <= clock_timestamp() - $1 * interval '1 second')
-       OR (status = 'failed' AND updated_at <= clock_timestamp() - $2 * interval '1 second')
+    WHERE (status = 'delivered' AND delivered_at <= (SELECT clock_timestamp() - $1 * interval '1 second'))
+       OR (status = 'failed' AND updated_at <= (SELECT clock_timestamp() - $2 * interval '1 second'))
     LIMIT $3
     FOR UPDATE SKIP LOCKED
 ), events AS (

@@ -5,7 +5,7 @@ SET status = 'failed', next_attempt_at = NULL, claimed_by = NULL, error_message 
     claims = claims + (claimed_by IS NOT NULL)::int, updated_at = clock_timestamp()
 WHERE id IN (
     SELECT id FROM {schema}.outbox_event
-    WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= clock_timestamp()
+    WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= (SELECT clock_timestamp())
       AND claims + (claimed_by IS NOT NULL)::int >= $1
     FOR NO KEY UPDATE SKIP LOCKED
 )

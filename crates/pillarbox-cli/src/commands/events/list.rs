@@ -1,6 +1,7 @@
 //! `pillarbox events list`.
 
 use clap::Args;
+use pillarbox::delivery::UNROUTED;
 use pillarbox::store::{EventView, State};
 use serde_json::json;
 
@@ -80,10 +81,17 @@ fn render(events: &[EventView]) -> String {
 /// What one wants to know next.
 fn note(event: &EventView) -> String {
     match (event.state, event.next_attempt_at) {
-        (State::Parked, _) => format!("waits for {}", event.parked_on.as_deref().unwrap_or_default()),
+        (State::Parked, _) => waits_for(event),
         (State::Scheduled, Some(next)) if event.error_message.is_empty() => format!("at {}", moment(next)),
         (State::Scheduled, Some(next)) => format!("again at {}: {}", moment(next), event.error_message),
         (State::Delivered, _) => String::new(),
         _ => event.error_message.clone(),
+    }
+}
+
+fn waits_for(event: &EventView) -> String {
+    match event.parked_on.as_deref() {
+        None | Some(UNROUTED) => "waits for a route".to_owned(),
+        Some(destination) => format!("waits for {destination}: {}", event.error_message),
     }
 }

@@ -42,8 +42,10 @@ pub(super) async fn run(arguments: Arguments, session: &Session) -> anyhow::Resu
     let inspect = opened.inspect();
     let ids = if arguments.failed {
         let ids = failed(inspect, arguments.which, arguments.limit).await?;
-        if !ids.is_empty() && !arguments.yes && !confirmed(ids.len() as u64)? {
-            session.output.answer(&json!({ "due": 0, "events": [] }), || "nothing was changed".to_owned())?;
+        let none = if ids.is_empty() { Some("there are no such failed events") } else { None };
+        if none.is_some() || !arguments.yes && !confirmed(ids.len() as u64)? {
+            let why = none.unwrap_or("nothing was changed");
+            session.output.answer(&json!({ "due": 0, "events": [] }), || why.to_owned())?;
             return Ok(ExitCode::SUCCESS);
         }
         ids

@@ -40,6 +40,10 @@ CREATE TABLE outbox_event (
 
 CREATE TRIGGER outbox_event_default_key AFTER INSERT ON outbox_event WHEN NEW.idempotency_key = ''
 BEGIN
+    -- INSERT OR IGNORE would make the UPDATE ignore a duplicate as well, and so let it be emitted.
+    SELECT RAISE(ABORT, 'UNIQUE constraint failed: outbox_event.event_type, outbox_event.idempotency_key')
+    FROM outbox_event
+    WHERE event_type = NEW.event_type AND idempotency_key = NEW.aggregate_type || ':' || NEW.aggregate_id;
     UPDATE outbox_event SET idempotency_key = NEW.aggregate_type || ':' || NEW.aggregate_id WHERE seq = NEW.seq;
 END;
 

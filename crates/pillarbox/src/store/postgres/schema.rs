@@ -24,7 +24,14 @@ impl PostgresStore {
     async fn apply_missing(&self) -> Result<Vec<Migration>, sqlx::Error> {
         let mut tx = self.pool.begin().await?;
         sqlx::query("SELECT pg_advisory_xact_lock(hashtext('pillarbox migrate'))").execute(&mut *tx).await?;
-        tx.execute(sqlx::raw_sql(self.schema.sql("CREATE SCHEMA IF NOT EXISTS {schema}"))).await?;
+        // IF NOT EXISTS would still ask for the right to create schemas, which an owner of tables need not have.
+        let there: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)")
+            .bind(&self.schema.0)
+            .fetch_one(&mut *tx)
+            .await?;
+        if !there {
+            tx.execute(sqlx::raw_sql(self.schema.sql("CREATE SCHEMA {schema}"))).await?;
+        }
         tx.execute(sqlx::raw_sql(self.schema.sql("SET LOCAL search_path TO {schema}"))).await?;
         tx.execute(include_str!("../../../sql/postgres/migrations_table.sql")).await?;
         let made: Vec<(i32, String)> =

@@ -1,0 +1,2 @@
+-- What the shop has in the end.
+SELECT count(*) FROM orders

@@ -1,0 +1,128 @@
+//! The demo's receiver: an HTTP server on a loopback port that fails now and then, and is down once for a while.
+//!
+//! Whether it fails is decided by the seed, the order and how often it came, so that a seed plays the same trouble again.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde::Deserialize;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+use super::tally::{Answer, Tally};
+
+/// Of 100 requests, so many are answered 500, …
+const REFUSED: u32 = 10;
+/// … so many 503, …
+const UNAVAILABLE: u32 = 1;
+/// … and so many are taken, but the answer is 500 all the same: the event will come again.
+const TAKEN_AND_REFUSED: u32 = 2;
+/// How long it works on a request, in milliseconds.
+const WORK: std::ops::Range<u64> = 2..12;
+
+pub(super) struct Receiver {
+    url: String,
+    desk: Arc<Desk>,
+    serving: JoinHandle<()>,
+}
+
+struct Desk {
+    seed: u64,
+    down: AtomicBool,
+    /// How often each order came while this was up.
+    visits: Mutex<HashMap<u32, u64>>,
+    tally: Arc<Tally>,
+}
+
+#[derive(Deserialize)]
+struct Order {
+    order: u32,
+}
+
+impl Receiver {
+    pub(super) async fn start(seed: u64, tally: Arc<Tally>) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("the demo's receiver finds no port")?;
+        let url = format!("http://{}/orders", listener.local_addr()?);
+        let desk = Arc::new(Desk { seed, down: AtomicBool::new(false), visits: Mutex::default(), tally });
+        let router = Router::new().route("/orders", post(receive)).with_state(Arc::clone(&desk));
+        let serving = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, router).await {
+                tracing::error!(%error, "the demo's receiver ended");
+            }
+        });
+        Ok(Self { url, desk, serving })
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Every request is answered 503 until then.
+    pub(super) fn go_down_for(&self, pause: Duration) {
+        let desk = Arc::clone(&self.desk);
+        desk.set_down(true);
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            desk.set_down(false);
+        });
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl Desk {
+    fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::Relaxed);
+        self.tally.receiver_is_down(down);
+    }
+
+    /// Which visit of this order it is.
+    fn visit(&self, order: u32) -> u64 {
+        let mut visits = self.visits.lock().unwrap_or_else(PoisonError::into_inner);
+        let visit = visits.entry(order).or_default();
+        *visit += 1;
+        *visit
+    }
+
+    fn answer(&self, order: u32) -> Answer {
+        if self.down.load(Ordering::Relaxed) {
+            return Answer::Unavailable;
+        }
+        let mut chance = StdRng::seed_from_u64(self.seed ^ (u64::from(order) << 32) ^ self.visit(order));
+        match chance.random_range(0..100_u32) {
+            n if n < REFUSED => Answer::Refused,
+            n if n < REFUSED + UNAVAILABLE => Answer::Unavailable,
+            n if n < REFUSED + UNAVAILABLE + TAKEN_AND_REFUSED => Answer::TakenAndRefused,
+            _ => Answer::Taken,
+        }
+    }
+}
+
+async fn receive(State(desk): State<Arc<Desk>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let id: Option<Uuid> = headers.get("webhook-id").and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
+    let (Some(id), Ok(Order { order })) = (id, serde_json::from_slice(&body)) else { return StatusCode::BAD_REQUEST };
+    let work = Duration::from_millis(rand::rng().random_range(WORK));
+    tokio::time::sleep(work).await;
+    let answer = desk.answer(order);
+    desk.tally.requested(id, answer);
+    match answer {
+        Answer::Taken => StatusCode::NO_CONTENT,
+        Answer::Refused | Answer::TakenAndRefused => StatusCode::INTERNAL_SERVER_ERROR,
+        Answer::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}

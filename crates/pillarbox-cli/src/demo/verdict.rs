@@ -1,0 +1,67 @@
+//! The demo's end: whether every committed event arrived, and no rolled-back one did.
+
+use std::time::Duration;
+
+use pillarbox::store::Counts;
+use serde::Serialize;
+
+use super::tally::Facts;
+
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Verdict {
+    pub(crate) ok: bool,
+    pub(crate) seed: u64,
+    pub(crate) committed: usize,
+    pub(crate) rolled_back: usize,
+    /// Committed events that the receiver took.
+    pub(crate) arrived: usize,
+    /// Rolled-back events that the receiver ever heard of.
+    pub(crate) arrived_though_rolled_back: usize,
+    /// Committed events that the receiver never took.
+    pub(crate) missing: usize,
+    /// Events that failed at least once.
+    pub(crate) retried: usize,
+    /// Events that the receiver took more than once, and knew by their id.
+    pub(crate) duplicates: usize,
+    pub(crate) requests: u64,
+    pub(crate) answered_500: u64,
+    pub(crate) answered_503: u64,
+    pub(crate) seconds: f64,
+    /// What is wrong, if anything is.
+    pub(crate) problems: Vec<String>,
+}
+
+impl Verdict {
+    /// What the receiver saw, against what the shop's table and the outbox say.
+    pub(super) fn of(facts: &Facts, orders: u64, counts: &Counts, took: Duration) -> Self {
+        let committed = facts.committed.len();
+        let missing = facts.committed.iter().filter(|id| !facts.taken.contains_key(id)).count();
+        let ghosts = facts.requested.difference(&facts.committed).count();
+        let problems = [
+            (missing > 0, format!("{missing} committed events did not arrive")),
+            (ghosts > 0, format!("{ghosts} events arrived that were never committed")),
+            (orders != committed as u64, format!("the shop has {orders} orders, but committed {committed}")),
+            (counts.delivered != committed as u64, format!("the outbox counts {} as delivered", counts.delivered)),
+            (counts.pending() > 0, format!("{} events are still waiting", counts.pending())),
+            (counts.failed > 0, format!("{} events were given up", counts.failed)),
+        ];
+        let problems: Vec<String> =
+            problems.into_iter().filter_map(|(is_wrong, what)| is_wrong.then_some(what)).collect();
+        Self {
+            ok: problems.is_empty(),
+            seed: facts.seed,
+            committed,
+            rolled_back: facts.rolled_back.len(),
+            arrived: committed - missing,
+            arrived_though_rolled_back: facts.requested.intersection(&facts.rolled_back).count(),
+            missing,
+            retried: facts.retried.len(),
+            duplicates: facts.taken.values().filter(|times| **times > 1).count(),
+            requests: facts.requests,
+            answered_500: facts.refused,
+            answered_503: facts.unavailable,
+            seconds: took.as_secs_f64(),
+            problems,
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The program as people and scripts run it: the real binary, in a directory of its own.
+
+#[path = "cli/home.rs"]
+mod home;
+
+#[path = "cli/configuration.rs"]
+mod configuration;
+#[path = "cli/delivering.rs"]
+mod delivering;
+#[path = "cli/looking_after.rs"]
+mod looking_after;
+#[path = "cli/on_postgres.rs"]
+mod on_postgres;

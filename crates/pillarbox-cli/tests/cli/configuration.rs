@@ -1,0 +1,149 @@
+//! What it is told, and what it says to what it cannot be told.
+
+use crate::home::{DISCARD, Home};
+
+#[test]
+fn without_any_configuration_it_works_on_a_file_of_its_own() {
+    let home = Home::new();
+    let emitted = home.run(&["emit", "Order", "42", "order.placed", r#"{"total": 19.90}"#]).succeeded();
+    assert!(emitted.out.starts_with("emitted order.placed "), "{emitted:?}");
+    assert!(emitted.err.contains("made a new outbox in pillarbox.db"), "{emitted:?}");
+    assert!(home.path("pillarbox.db").exists());
+
+    let stats = home.run(&["stats"]).succeeded();
+    assert!(stats.out.starts_with("due        1"), "{stats:?}");
+    assert_eq!(stats.err, "");
+    let list = home.run(&["events", "list"]).succeeded();
+    assert!(list.out.contains("due    order.placed  Order 42"), "{list:?}");
+    // There is no route yet, so the event waits for one, visibly.
+    assert!(home.run(&["sweep"]).succeeded().out.contains("processed 1 event, 0 remaining"));
+    assert_eq!(home.json(&["stats"])["parked"][0]["on"], "unrouted");
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_the_one_that_was_meant() {
+    let home = Home::with_config("[relay]\nbatch_sise = 5\n");
+    let done = home.run(&["stats"]);
+    assert_eq!(done.code, 2);
+    assert_eq!(done.err, "error: pillarbox.toml: relay.batch_sise is not a key; did you mean batch_size?\n");
+    assert!(!home.path("pillarbox.db").exists());
+    let done = home.run(&["stats", "--json"]);
+    assert_eq!((done.code, done.out.as_str()), (2, ""));
+    assert!(done.json_error().contains("did you mean batch_size?"));
+}
+
+#[test]
+fn a_configuration_can_be_named_and_must_then_be_there() {
+    let home = Home::new();
+    home.write("other.toml", "[database]\nurl = \"sqlite://other.db\"\n");
+    home.run(&["stats", "--config", "other.toml"]).succeeded();
+    assert!(home.path("other.db").exists() && !home.path("pillarbox.db").exists());
+    let done = home.run(&["--config", "missing.toml", "stats"]);
+    assert_eq!(done.code, 2);
+    assert!(done.err.contains("missing.toml: the configuration cannot be read"), "{done:?}");
+}
+
+#[test]
+fn the_environment_wins_over_the_file() {
+    let mut home = Home::with_config("[database]\nurl = \"sqlite://file.db\"\n");
+    home.set("PILLARBOX_DATABASE_URL", "sqlite:environment.db");
+    home.set("PILLARBOX_RELAY_RETRY_BASE", "2s");
+    home.run(&["stats"]).succeeded();
+    assert!(home.path("environment.db").exists() && !home.path("file.db").exists());
+    assert_eq!(home.json(&["check-config"])["settings"]["relay"]["retry"]["base"], "2s");
+    home.set("PILLARBOX_RELAY_BATCHSIZE", "5");
+    let done = home.run(&["check-config"]).succeeded();
+    assert!(done.err.contains("did you mean PILLARBOX_RELAY_BATCH_SIZE?"), "{done:?}");
+}
+
+#[test]
+fn another_database_is_refused_with_those_there_are() {
+    let mut home = Home::new();
+    home.set("PILLARBOX_DATABASE_URL", "mysql://ann:hunter2@db/shop");
+    let done = home.run(&["stats"]);
+    assert_eq!(done.code, 2);
+    assert!(done.err.contains("PILLARBOX_DATABASE_URL begins with \"mysql\""), "{done:?}");
+    assert!(done.err.contains("write sqlite://FILE or postgres://"), "{done:?}");
+    assert!(!done.err.contains("hunter2"), "{done:?}");
+}
+
+#[test]
+fn a_missing_secret_is_named_by_those_who_need_it() {
+    let config = "[destinations.runner]\nkind = \"http\"\nurl = \"https://runner.example/\"\nbearer = \"env:TOKEN\"\n";
+    let mut home = Home::with_config(config);
+    for command in ["check-config", "sweep", "relay"] {
+        let done = home.run(&[command]);
+        assert_eq!(done.code, 2, "{done:?}");
+        let expected = "destinations.runner.bearer is env:TOKEN, but the environment variable TOKEN is not set";
+        assert!(done.err.contains(expected), "{done:?}");
+    }
+    // A host that only emits does not need it.
+    home.emit("1", &[]);
+    home.set("TOKEN", "hunter2");
+    home.run(&["check-config"]).succeeded();
+}
+
+#[test]
+fn secrets_are_never_printed() {
+    let config = r#"
+        [database]
+        url = "postgres://ann:hunter2@db:99999/shop"
+        [destinations.runner]
+        kind = "http"
+        url = "https://runner.example/events?token=hunter2"
+        secrets = ["whsec_hunter2h", "env:SECRET"]
+        bearer = "file:token"
+        headers = { x-key = "hunter2" }
+        [[routes]]
+        to = ["runner"]
+    "#;
+    let mut home = Home::with_config(config);
+    home.set("SECRET", "whsec_hunter2hunter2hhhh");
+    home.set("RUST_LOG", "trace");
+    home.write("token", "hunter2\n");
+    let check = home.run(&["check-config"]);
+    assert!(check.out.contains("postgres://ann:***@db:99999/shop"), "{check:?}");
+    assert!(check.out.contains("*** (env:SECRET)") && check.out.contains("*** (file:token)"), "{check:?}");
+    // There is no such port, so this fails and says so.
+    let stats = home.run(&["stats"]);
+    assert_eq!(stats.code, 1);
+    assert!(stats.err.contains("reading the database's URL"), "{stats:?}");
+    for done in [check, stats, home.run(&["check-config", "--json"]), home.run(&["relay"])] {
+        assert!(!done.out.contains("hunter2") && !done.err.contains("hunter2"), "{done:?}");
+    }
+}
+
+#[test]
+fn the_default_configuration_is_printed_and_can_be_used() {
+    let home = Home::new();
+    let default = home.run(&["check-config", "--default"]).succeeded();
+    assert!(default.out.starts_with("# Pillarbox's configuration: every key with its default."));
+    home.write("pillarbox.toml", &default.out);
+    let done = home.run(&["check-config"]).succeeded();
+    assert!(done.err.contains("there are no routes"), "{done:?}");
+    assert!(done.err.ends_with("the configuration is good\n"), "{done:?}");
+    assert_eq!(home.json(&["check-config", "--default"])["default"], default.out.as_str());
+}
+
+#[test]
+fn what_is_in_force_can_be_read_back() {
+    let home = Home::with_config(DISCARD);
+    let first = home.run(&["check-config"]).succeeded();
+    home.write("pillarbox.toml", &first.out);
+    assert_eq!(home.run(&["check-config"]).succeeded().out, first.out);
+}
+
+#[test]
+fn a_wrong_command_line_is_exit_code_2_in_either_form() {
+    let home = Home::new();
+    assert_eq!(home.run(&[]).code, 2);
+    assert_eq!(home.run(&["emti"]).code, 2);
+    let done = home.run(&["events", "show", "42", "--json"]);
+    assert_eq!((done.code, done.out.as_str()), (2, ""));
+    assert!(done.json_error().contains("invalid value '42'"), "{done:?}");
+    let help = home.run(&["--help"]).succeeded();
+    assert!(
+        help.out.contains("Exit codes: 0 all is well, 1 it failed, 2 the command line or the configuration is wrong")
+    );
+    assert!(home.run(&["--version"]).succeeded().out.starts_with("pillarbox"));
+}

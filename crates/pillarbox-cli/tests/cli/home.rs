@@ -1,0 +1,108 @@
+//! A directory to run the program in.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Routes everything to a destination that succeeds at once.
+pub(crate) const DISCARD: &str = "[destinations.nowhere]\nkind = \"discard\"\n[[routes]]\nto = [\"nowhere\"]\n";
+
+/// An empty directory and an environment without settings.
+pub(crate) struct Home {
+    directory: TempDir,
+    variables: Vec<(String, String)>,
+}
+
+/// What came of running the program.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        Self { directory: tempfile::tempdir().expect("a temporary directory"), variables: Vec::new() }
+    }
+
+    pub(crate) fn with_config(text: &str) -> Self {
+        let home = Self::new();
+        home.write("pillarbox.toml", text);
+        home
+    }
+
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.variables.push((name.to_owned(), value.to_owned()));
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("a file can be written");
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pillarbox"));
+        command.args(arguments).current_dir(self.directory.path()).env_clear();
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Done {
+        Done::of(self.command(arguments).stdin(Stdio::null()).output().expect("the program runs"))
+    }
+
+    pub(crate) fn run_with_input(&self, arguments: &[&str], input: &str) -> Done {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        child.stdin.take().expect("stdin is piped").write_all(input.as_bytes()).expect("it reads its input");
+        Done::of(child.wait_with_output().expect("the program ends"))
+    }
+
+    /// Runs it with `--json`, which must succeed, and answers the one value it wrote.
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let done = self.run(&[arguments, &["--json"]].concat());
+        assert_eq!(done.code, 0, "{done:?}");
+        done.json()
+    }
+
+    pub(crate) fn emit(&self, aggregate_id: &str, more: &[&str]) -> String {
+        let emitted = self.json(&[&["emit", "Order", aggregate_id, "order.placed"], more].concat());
+        emitted["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// The state of an event, as `events show` has it.
+    pub(crate) fn state(&self, id: &str) -> String {
+        self.json(&["events", "show", id])["state"].as_str().expect("a state").to_owned()
+    }
+}
+
+impl Done {
+    fn of(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        Self { code: output.status.code().expect("no signal"), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The error of a run with `--json`.
+    pub(crate) fn json_error(&self) -> String {
+        let error: Value = serde_json::from_str(&self.err).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        error["error"].as_str().expect("an error").to_owned()
+    }
+
+    pub(crate) fn succeeded(self) -> Self {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+}

@@ -1,0 +1,49 @@
+//! What users ask first, measured on real parts: is each event sent once, how soon, and what happens when a relay or an
+//! endpoint dies. `make measure`, or one of them: `make measure ARGS=latency`.
+
+mod death;
+mod latency;
+mod once;
+mod outage;
+mod scene;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Measures the program against a PostgreSQL and a receiver of its own.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Subcommand, Clone, Copy)]
+enum What {
+    /// Two relays, 20,000 events: each is received exactly once when nothing fails.
+    Once,
+    /// A relay that holds claims dies by SIGKILL and by SIGTERM: how soon the other delivers its events.
+    Death,
+    /// An endpoint is down with 100,000 events waiting: nobody else slows down, nothing is rewritten, nothing fails.
+    Outage,
+    /// From commit to request, with an idle relay.
+    Latency,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let all = vec![What::Once, What::Death, What::Outage, What::Latency];
+    for what in Arguments::parse().what.map_or(all, |what| vec![what]) {
+        match what {
+            What::Once => once::measure().await?,
+            What::Death => death::measure().await?,
+            What::Outage => outage::measure().await?,
+            What::Latency => latency::measure().await?,
+        }
+    }
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "this program's output is its result")]
+fn say(line: impl std::fmt::Display) {
+    println!("{line}");
+}
