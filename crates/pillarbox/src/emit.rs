@@ -1,7 +1,8 @@
 //! Emit: writes events in the caller's transaction, so that they share the fate of its data.
 //!
-//! A pool or a bare connection does not type-check: without a transaction there is nothing to share. Each driver has its
-//! file beside this one and only says how it runs a statement; what is emitted and what a duplicate is stands here.
+//! A pool or a bare connection does not type-check: without a transaction there is nothing to share. Diesel's transactions
+//! have no type of their own, so its connections are asked, and refused outside of one. Each driver has its file beside
+//! this one and only says how it runs a statement; what is emitted and what a duplicate is stands here.
 
 use std::collections::HashSet;
 
@@ -12,11 +13,21 @@ use uuid::Uuid;
 use crate::error::{DriverError, EmitError};
 use crate::event::{Event, NewEvent, Status};
 
+#[cfg(feature = "diesel")]
+pub mod blocking;
+#[cfg(feature = "diesel-async")]
+mod diesel_async;
+#[cfg(feature = "sea-orm")]
+mod sea_orm;
 #[cfg(feature = "postgres")]
 mod sqlx_postgres;
 #[cfg(feature = "sqlite")]
 mod sqlx_sqlite;
+#[cfg(feature = "tokio-postgres")]
+mod tokio_postgres;
 
+#[cfg(feature = "diesel")]
+mod diesel;
 #[cfg(any(feature = "postgres", feature = "tokio-postgres", feature = "diesel", feature = "sea-orm"))]
 pub(crate) mod postgres;
 #[cfg(any(feature = "sqlite", feature = "sea-orm"))]
@@ -43,7 +54,21 @@ pub struct Emitted {
 }
 
 /// A transaction that events can be emitted in. Pillarbox implements it for the drivers it has features for.
+#[diagnostic::on_unimplemented(
+    message = "events cannot be emitted through `{Self}`",
+    label = "not a transaction that Pillarbox knows",
+    note = "begin a transaction, write your data in it, and emit through it: a pool or a bare connection has none",
+    note = "each driver is a feature of the crate pillarbox; blocking diesel has `pillarbox::emit::blocking`"
+)]
 pub trait Transaction: Send {
+    /// Whether a transaction is open. A driver whose type says so need not answer.
+    ///
+    /// # Errors
+    /// When the driver says that its transaction is broken.
+    fn is_open(&mut self) -> Result<bool, DriverError> {
+        Ok(true)
+    }
+
     /// Writes the rows in one statement and answers those written, in the order of `seq`; existing keys are left out.
     fn insert(&mut self, rows: &[NewEvent]) -> impl Future<Output = Result<Vec<Emitted>, DriverError>> + Send;
 
@@ -63,9 +88,31 @@ pub trait Transaction: Send {
 /// The statement may have to wait for another transaction that has emitted the same key and not ended yet. Under
 /// REPEATABLE READ and above, a key that another transaction has committed meanwhile is a serialisation failure.
 ///
+/// ```
+/// # use pillarbox::{Event, emit};
+/// async fn place(pool: &sqlx::PgPool, order: i64) -> Result<(), Box<dyn std::error::Error>> {
+///     let mut tx = pool.begin().await?;
+///     sqlx::query("INSERT INTO orders (id) VALUES ($1)").bind(order).execute(&mut *tx).await?;
+///     emit(&mut tx, Event::new("Order", order, "order.placed")).await?;
+///     tx.commit().await?;
+///     Ok(())
+/// }
+/// ```
+///
+/// A pool does not type-check, because each of its statements would be a transaction of its own:
+/// ```compile_fail,E0277
+/// # use pillarbox::{Event, emit};
+/// async fn place(mut pool: sqlx::PgPool, order: i64) -> Result<(), Box<dyn std::error::Error>> {
+///     emit(&mut pool, Event::new("Order", order, "order.placed")).await?;
+///     Ok(())
+/// }
+/// ```
+///
 /// # Errors
 /// [`EmitError::Invalid`] and [`EmitError::Duplicate`] leave the transaction usable and nothing written.
+/// [`EmitError::NoTransaction`] is for drivers without a type for transactions (diesel).
 pub async fn emit<T: Transaction>(tx: &mut T, event: Event) -> Result<Emitted, EmitError> {
+    check_open(tx)?;
     let row = event.prepare()?;
     let written = tx.insert(std::slice::from_ref(&row)).await.map_err(EmitError::Driver)?;
     written.into_iter().next().ok_or_else(|| duplicate(&row))
@@ -76,6 +123,7 @@ pub async fn emit<T: Transaction>(tx: &mut T, event: Event) -> Result<Emitted, E
 /// # Errors
 /// As [`emit`], without the duplicate.
 pub async fn emit_once<T: Transaction>(tx: &mut T, event: Event) -> Result<Emitted, EmitError> {
+    check_open(tx)?;
     let row = event.prepare()?;
     loop {
         let written = tx.insert(std::slice::from_ref(&row)).await.map_err(EmitError::Driver)?;
@@ -98,6 +146,7 @@ pub async fn emit_all<T: Transaction>(
     tx: &mut T,
     events: impl IntoIterator<Item = Event>,
 ) -> Result<Vec<Emitted>, EmitError> {
+    check_open(tx)?;
     let rows = prepare_all(events)?;
     if rows.is_empty() {
         return Ok(Vec::new());
@@ -118,6 +167,10 @@ pub async fn emit_all<T: Transaction>(
 const SAVEPOINT: &str = "SAVEPOINT pillarbox_emit_all";
 const ROLLBACK: &str = "ROLLBACK TO SAVEPOINT pillarbox_emit_all";
 const RELEASE: &str = "RELEASE SAVEPOINT pillarbox_emit_all";
+
+fn check_open<T: Transaction>(tx: &mut T) -> Result<(), EmitError> {
+    if tx.is_open().map_err(EmitError::Driver)? { Ok(()) } else { Err(EmitError::NoTransaction) }
+}
 
 fn prepare_all(events: impl IntoIterator<Item = Event>) -> Result<Vec<NewEvent>, EmitError> {
     let rows = events.into_iter().map(Event::prepare).collect::<Result<Vec<_>, _>>()?;

@@ -1,0 +1,68 @@
+//! Emit on PostgreSQL through diesel, blocking or async: the statements with their values, and how answers are read.
+//!
+//! Diesel has no type for a transaction, so the connection is asked whether it is in one.
+
+use chrono::{DateTime, Utc};
+use diesel::QueryableByName;
+use diesel::connection::TransactionManagerStatus;
+use diesel::pg::Pg;
+use diesel::query_builder::{BoxedSqlQuery, SqlQuery};
+use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Timestamptz, Uuid};
+
+use super::Emitted;
+use super::postgres::{self, Columns, EMIT, EXISTING};
+use crate::error::DriverError;
+use crate::event::NewEvent;
+
+/// A statement with its values, whoever runs it.
+pub(crate) type Query<'a> = BoxedSqlQuery<'a, Pg, SqlQuery>;
+
+pub(crate) fn insert(rows: &[NewEvent]) -> Query<'_> {
+    let columns = Columns::new(rows);
+    diesel::sql_query(EMIT)
+        .into_boxed()
+        .bind::<Array<Uuid>, _>(columns.ids)
+        .bind::<Array<Text>, _>(columns.aggregate_types)
+        .bind::<Array<Text>, _>(columns.aggregate_ids)
+        .bind::<Array<Text>, _>(columns.event_types)
+        .bind::<Array<Text>, _>(columns.payloads)
+        .bind::<Array<Nullable<Text>>, _>(columns.headers)
+        .bind::<Array<Text>, _>(columns.keys)
+        .bind::<Array<Nullable<Integer>>, _>(columns.max_attempts)
+        .bind::<Array<Nullable<Timestamptz>>, _>(columns.deliver_at)
+}
+
+pub(crate) fn find<'a>(event_type: &'a str, key: &'a str) -> Query<'a> {
+    diesel::sql_query(EXISTING).into_boxed().bind::<Text, _>(event_type).bind::<Text, _>(key)
+}
+
+/// A row of the answer of either.
+#[derive(QueryableByName)]
+pub(crate) struct Row {
+    #[diesel(sql_type = Uuid)]
+    id: uuid::Uuid,
+    #[diesel(sql_type = BigInt)]
+    seq: i64,
+    #[diesel(sql_type = Text)]
+    event_type: String,
+    #[diesel(sql_type = Text)]
+    idempotency_key: String,
+    #[diesel(sql_type = Text)]
+    status: String,
+    #[diesel(sql_type = Timestamptz)]
+    created_at: DateTime<Utc>,
+}
+
+pub(crate) fn emitted(rows: Vec<Row>, is_new: bool) -> Result<Vec<Emitted>, DriverError> {
+    rows.into_iter()
+        .map(|row| {
+            let row = (row.id, row.seq, row.event_type, row.idempotency_key, row.status, row.created_at);
+            postgres::emitted(row, is_new)
+        })
+        .collect()
+}
+
+/// Whether the connection is in a transaction that diesel knows of; an error when that transaction is broken.
+pub(crate) fn is_open(status: &TransactionManagerStatus) -> Result<bool, DriverError> {
+    Ok(status.transaction_depth()?.is_some())
+}

@@ -1,0 +1,161 @@
+//! Emit through a sea-orm transaction, on PostgreSQL or SQLite.
+//!
+//! Also through a reference to it, which is what sea-orm gives to the closure of `transaction`.
+
+use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, QueryResult, Statement, Value};
+
+use super::{Emitted, Transaction, postgres, sqlite};
+use crate::error::DriverError;
+use crate::event::NewEvent;
+
+impl Transaction for DatabaseTransaction {
+    async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
+        (&mut &*self).insert(rows).await
+    }
+
+    async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {
+        (&mut &*self).find(event_type, key).await
+    }
+
+    async fn run(&mut self, statement: &'static str) -> Result<(), DriverError> {
+        (&mut &*self).run(statement).await
+    }
+}
+
+impl Transaction for &DatabaseTransaction {
+    async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
+        let database = Database::of(self)?;
+        let values = match database {
+            Database::Postgres => array_literals(&postgres::Columns::new(rows)),
+            Database::Sqlite => vec![sqlite::rows_as_json(rows)],
+        };
+        let written = self.query_all_raw(database.statement(postgres::EMIT, sqlite::EMIT, values)).await?;
+        let mut written =
+            written.iter().map(|row| database.read(row, true)).collect::<Result<Vec<_>, DriverError>>()?;
+        // RETURNING promises no order on SQLite.
+        written.sort_by_key(|emitted| emitted.seq);
+        Ok(written)
+    }
+
+    async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {
+        let database = Database::of(self)?;
+        let values = vec![event_type.to_owned(), key.to_owned()];
+        let row = self.query_one_raw(database.statement(postgres::EXISTING, sqlite::EXISTING, values)).await?;
+        row.map(|row| database.read(&row, false)).transpose()
+    }
+
+    async fn run(&mut self, statement: &'static str) -> Result<(), DriverError> {
+        self.execute_unprepared(statement).await?;
+        Ok(())
+    }
+}
+
+/// The database behind a transaction, of those that have an outbox.
+#[derive(Clone, Copy)]
+enum Database {
+    Postgres,
+    Sqlite,
+}
+
+impl Database {
+    fn of(transaction: &DatabaseTransaction) -> Result<Self, DriverError> {
+        match transaction.get_database_backend() {
+            DbBackend::Postgres => Ok(Self::Postgres),
+            DbBackend::Sqlite => Ok(Self::Sqlite),
+            other => Err(format!("there is no outbox on {other:?}; use PostgreSQL or SQLite").into()),
+        }
+    }
+
+    fn statement(self, postgres: &str, sqlite: &str, values: Vec<String>) -> Statement {
+        let (backend, text) = match self {
+            Self::Postgres => (DbBackend::Postgres, postgres),
+            Self::Sqlite => (DbBackend::Sqlite, sqlite),
+        };
+        Statement::from_sql_and_values(backend, text, values.into_iter().map(Value::from))
+    }
+
+    fn read(self, row: &QueryResult, is_new: bool) -> Result<Emitted, DriverError> {
+        match self {
+            Self::Postgres => postgres::emitted(read_postgres(row)?, is_new),
+            Self::Sqlite => sqlite::emitted(read_sqlite(row)?, is_new),
+        }
+    }
+}
+
+fn read_postgres(row: &QueryResult) -> Result<postgres::Written, DbErr> {
+    Ok((
+        row.try_get_by_index(0)?,
+        row.try_get_by_index(1)?,
+        row.try_get_by_index(2)?,
+        row.try_get_by_index(3)?,
+        row.try_get_by_index(4)?,
+        row.try_get_by_index(5)?,
+    ))
+}
+
+fn read_sqlite(row: &QueryResult) -> Result<sqlite::Written, DbErr> {
+    Ok((
+        row.try_get_by_index(0)?,
+        row.try_get_by_index(1)?,
+        row.try_get_by_index(2)?,
+        row.try_get_by_index(3)?,
+        row.try_get_by_index(4)?,
+        row.try_get_by_index(5)?,
+    ))
+}
+
+/// The columns as PostgreSQL writes arrays: sea-orm's own arrays cannot hold a NULL, and the statement casts from text.
+fn array_literals(columns: &postgres::Columns<'_>) -> Vec<String> {
+    fn texts(items: &[&str]) -> String {
+        array_literal(items.iter().copied().map(Some))
+    }
+    vec![
+        array_literal(columns.ids.iter().map(|id| Some(id.to_string()))),
+        texts(&columns.aggregate_types),
+        texts(&columns.aggregate_ids),
+        texts(&columns.event_types),
+        texts(&columns.payloads),
+        array_literal(columns.headers.iter().copied()),
+        texts(&columns.keys),
+        array_literal(columns.max_attempts.iter().map(|attempts| attempts.map(|attempts| attempts.to_string()))),
+        array_literal(columns.deliver_at.iter().map(|moment| moment.map(|moment| moment.to_rfc3339()))),
+    ]
+}
+
+fn array_literal<T: AsRef<str>>(items: impl Iterator<Item = Option<T>>) -> String {
+    let mut literal = String::from("{");
+    for (position, item) in items.enumerate() {
+        if position > 0 {
+            literal.push(',');
+        }
+        match item {
+            Some(text) => push_quoted(&mut literal, text.as_ref()),
+            None => literal.push_str("NULL"),
+        }
+    }
+    literal.push('}');
+    literal
+}
+
+fn push_quoted(literal: &mut String, text: &str) {
+    literal.push('"');
+    for character in text.chars() {
+        if matches!(character, '"' | '\\') {
+            literal.push('\\');
+        }
+        literal.push(character);
+    }
+    literal.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_keeps_quotes_backslashes_braces_and_nothing_apart() {
+        let items = [Some(r#"{"a": "\n"}"#), None, Some("NULL"), Some(""), Some("a,b")];
+        assert_eq!(array_literal(items.into_iter()), r#"{"{\"a\": \"\\n\"}",NULL,"NULL","","a,b"}"#);
+        assert_eq!(array_literal([].into_iter() as std::array::IntoIter<Option<&str>, 0>), "{}");
+    }
+}

@@ -1,0 +1,64 @@
+//! diesel, blocking.
+
+use diesel::connection::{AnsiTransactionManager, TransactionManager};
+use diesel::{Connection, PgConnection};
+use pillarbox::emit::blocking::{emit, emit_all, emit_once};
+use pillarbox::{EmitError, Event};
+
+use crate::fixture::{Answer, Driver, End, Fixture, Postgres, Step};
+
+pub(crate) struct Diesel(PgConnection);
+
+impl Driver for Diesel {
+    type Database = Postgres;
+
+    async fn connect(url: &str) -> Self {
+        Self(PgConnection::establish(url).unwrap())
+    }
+
+    async fn transaction(&mut self, steps: Vec<Step>, end: End) -> Vec<Answer> {
+        AnsiTransactionManager::begin_transaction(&mut self.0).unwrap();
+        let answers = steps.into_iter().map(|step| take(&mut self.0, step)).collect();
+        match end {
+            End::Commit => AnsiTransactionManager::commit_transaction(&mut self.0).unwrap(),
+            End::Rollback => AnsiTransactionManager::rollback_transaction(&mut self.0).unwrap(),
+        }
+        answers
+    }
+}
+
+fn take(connection: &mut PgConnection, step: Step) -> Answer {
+    match step {
+        Step::Emit(event) => emit(connection, event).map(|emitted| vec![emitted]),
+        Step::Once(event) => emit_once(connection, event).map(|emitted| vec![emitted]),
+        Step::All(events) => emit_all(connection, events),
+    }
+}
+
+#[tokio::test]
+async fn without_a_transaction_nothing_is_emitted() {
+    let mut outbox = Fixture::<Diesel>::open().await;
+    let placed = || Event::new("Order", 1, "order.placed");
+    let connection = &mut outbox.driver().0;
+    assert!(matches!(emit(connection, placed()), Err(EmitError::NoTransaction)));
+    assert!(matches!(emit_once(connection, placed()), Err(EmitError::NoTransaction)));
+    assert!(matches!(emit_all(connection, [placed()]), Err(EmitError::NoTransaction)));
+    assert!(outbox.claim().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_closure_s_error_rolls_back_what_it_emitted_also_in_a_nested_one() {
+    let mut outbox = Fixture::<Diesel>::open().await;
+    let connection = &mut outbox.driver().0;
+    let outer: Result<(), Box<dyn std::error::Error>> = connection.transaction(|tx| {
+        emit(tx, Event::new("Order", 1, "order.outer"))?;
+        let inner: Result<(), Box<dyn std::error::Error>> = tx.transaction(|tx| {
+            emit(tx, Event::new("Order", 1, "order.inner"))?;
+            Err("the inner one fails".into())
+        });
+        assert_eq!(inner.unwrap_err().to_string(), "the inner one fails");
+        Ok(())
+    });
+    outer.unwrap();
+    assert_eq!(outbox.claimed_types().await, ["order.outer"]);
+}

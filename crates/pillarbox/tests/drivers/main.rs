@@ -1,0 +1,37 @@
+//! Emit through every driver: the same checks, with transactions that the driver itself begins and ends.
+
+#![allow(clippy::unwrap_used)]
+
+mod checks;
+mod diesel_async_driver;
+mod diesel_driver;
+mod fixture;
+mod sea_orm_driver;
+mod sqlx_driver;
+mod tokio_postgres_driver;
+
+/// A test for each check, on one driver.
+macro_rules! every_check {
+    ($name:ident, $driver:ty) => {
+        every_check!($name, $driver: rollback_emits_nothing, commit_is_claimed_as_it_was_emitted,
+            answers_the_event_as_written, delays_until_its_moment, refuses_a_duplicate_and_goes_on,
+            refuses_an_invalid_event_and_goes_on, once_answers_the_existing, all_in_order, all_or_none,
+            none_is_nothing);
+    };
+    ($name:ident, $driver:ty: $($check:ident),+) => {
+        mod $name {
+            $(#[tokio::test]
+            async fn $check() {
+                crate::checks::$check(crate::fixture::Fixture::<$driver>::open().await).await;
+            })+
+        }
+    };
+}
+
+every_check!(sqlx_postgres, crate::sqlx_driver::SqlxPostgres);
+every_check!(sqlx_sqlite, crate::sqlx_driver::SqlxSqlite);
+every_check!(tokio_postgres, crate::tokio_postgres_driver::TokioPostgres);
+every_check!(diesel, crate::diesel_driver::Diesel);
+every_check!(diesel_async, crate::diesel_async_driver::DieselAsync);
+every_check!(sea_orm_postgres, crate::sea_orm_driver::SeaOrmPostgres);
+every_check!(sea_orm_sqlite, crate::sea_orm_driver::SeaOrmSqlite);
