@@ -1,17 +1,21 @@
-//! The event: what an application says, checked before any statement is sent, and the event as it stands in the table.
+//! The event: what an application says, checked before any statement is sent. `event/stored.rs` is the event as it stands
+//! in the table.
 //!
 //! Pure: no database, no clock but the one inside a new UUID, no tokio.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Display};
-use std::str::FromStr;
+use std::fmt::Display;
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use serde_json::value::RawValue;
 use uuid::Uuid;
 
 mod json;
+mod stored;
+
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use stored::read_headers;
+pub use stored::{Status, StoredEvent};
 
 /// The longest `aggregate_type` and `aggregate_id`, in characters.
 pub const AGGREGATE_LIMIT: usize = 100;
@@ -283,126 +287,10 @@ fn with_trace_context(headers: Headers) -> Headers {
     headers
 }
 
-/// Where an event is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    /// To be delivered, now, later, or when its destination is back.
-    Pending,
-    /// Every destination has confirmed it.
-    Delivered,
-    /// A dead letter: it waits for people.
-    Failed,
-}
-
-impl Status {
-    /// As it stands in the table.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Delivered => "delivered",
-            Self::Failed => "failed",
-        }
-    }
-}
-
-impl Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl FromStr for Status {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        [Self::Pending, Self::Delivered, Self::Failed]
-            .into_iter()
-            .find(|status| status.as_str() == text)
-            .ok_or_else(|| format!("{text:?} is not a status; there are pending, delivered and failed"))
-    }
-}
-
-/// The event as a claim reads it from the table: what routes, sinks and handlers see.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct StoredEvent {
-    /// The delivery's id for receivers.
-    pub id: Uuid,
-    /// The database's order of insertion.
-    pub seq: i64,
-    /// `Order`
-    pub aggregate_type: String,
-    /// `42`
-    pub aggregate_id: String,
-    /// `order.placed`
-    pub event_type: String,
-    /// JSON, as the database gives it.
-    pub payload: Box<RawValue>,
-    /// Trace context and custom headers.
-    pub headers: Headers,
-    /// Unique together with the event type.
-    pub idempotency_key: String,
-    /// Failed attempts so far.
-    pub attempts: u32,
-    /// `None`: the relay's setting; 0: never give up.
-    pub max_attempts: Option<u32>,
-    /// Claims that were lost.
-    pub claims: u32,
-    /// By the database's clock, when it was emitted.
-    pub created_at: DateTime<Utc>,
-}
-
-impl StoredEvent {
-    /// An event that never stood in a table, about `Order` / `42`: for tests of sinks.
-    ///
-    /// # Panics
-    /// When the payload is not JSON.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn for_tests(event_type: &str, payload: &str) -> Self {
-        Self {
-            id: Uuid::now_v7(),
-            seq: 1,
-            aggregate_type: "Order".to_owned(),
-            aggregate_id: "42".to_owned(),
-            event_type: event_type.to_owned(),
-            payload: RawValue::from_string(payload.to_owned()).expect("a test's payload is JSON"),
-            headers: Headers::new(),
-            idempotency_key: "Order:42".to_owned(),
-            attempts: 0,
-            max_attempts: None,
-            claims: 0,
-            created_at: Utc::now(),
-        }
-    }
-
-    /// The payload as a value of your own.
-    ///
-    /// # Errors
-    /// When the JSON does not fit the type.
-    pub fn payload_as<'a, T: serde::Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
-        serde_json::from_str(self.payload.get())
-    }
-}
-
-/// Headers as they stand in the table. What another language wrote that is not text stays as its JSON.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) fn read_headers(text: Option<&str>) -> Headers {
-    let object: BTreeMap<String, serde_json::Value> =
-        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    object
-        .into_iter()
-        .map(|(name, value)| match value {
-            serde_json::Value::String(text) => (name, text),
-            other => (name, other.to_string()),
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::value::RawValue;
+
     use super::*;
 
     fn refusal(event: Event) -> String {
