@@ -23,12 +23,12 @@ demo: ## the program's own demonstration
 	cargo run --release -- demo
 
 torture: ## kill relays and servers, and count what arrives: make torture ARGS="--help"
-	cargo build --release -p pillarbox-cli
-	cargo run --release -p pillarbox-testkit --bin torture -- $(ARGS)
+	cargo build --release -p pillarbox-cli -p pillarbox-testkit
+	$${CARGO_TARGET_DIR:-target}/release/torture $(ARGS)
 
 measure: ## once, death, outage, latency: make measure ARGS=latency
-	cargo build --release -p pillarbox-cli
-	cargo run --release -p pillarbox-testkit --bin measure -- $(ARGS)
+	cargo build --release -p pillarbox-cli -p pillarbox-testkit
+	$${CARGO_TARGET_DIR:-target}/release/measure $(ARGS)
 
 servers: ## start a PostgreSQL for tests run by hand, and print its address
 	@scripts/setup

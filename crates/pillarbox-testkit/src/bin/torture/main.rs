@@ -90,7 +90,7 @@ async fn torture(kind: Kind, seed: u64, arguments: &Arguments, program: &std::pa
         Program::start(command)
     };
 
-    let producers = Producers::start(database.outbox(), seed);
+    let producers = Producers::start(&database.outbox(), seed);
     let mut chaos = Chaos::new(seed, receiver, (0..arguments.relays).map(|_| start_relay()).collect());
     while chaos.kills() < arguments.kills {
         chaos.disturb(&mut database, &start_relay).await;

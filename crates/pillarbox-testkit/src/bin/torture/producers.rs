@@ -29,7 +29,7 @@ pub(crate) struct Emitted {
 }
 
 impl Producers {
-    pub(crate) fn start(outbox: Outbox, seed: u64) -> Self {
+    pub(crate) fn start(outbox: &Outbox, seed: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let tasks = (0..3u64)
             .map(|number| {

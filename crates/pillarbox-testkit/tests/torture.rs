@@ -1,0 +1,24 @@
+//! The short form of `make torture`: the program under kill -9, crashes and a failing receiver.
+
+use std::process::Command;
+
+/// The program `torture` runs the program `pillarbox`, which stands beside it when the whole workspace is built.
+fn torture(database: &str, kills: u32) {
+    let output = Command::new(env!("CARGO_BIN_EXE_torture"))
+        .args(["--database", database, "--kills", &kills.to_string()])
+        .output()
+        .expect("torture can be started");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+    assert!(out.contains("nothing lost"), "{out}");
+}
+
+#[test]
+fn a_short_torture_on_postgresql_loses_nothing() {
+    torture("postgres", 15);
+}
+
+#[test]
+fn a_short_torture_on_sqlite_loses_nothing() {
+    torture("sqlite", 10);
+}
