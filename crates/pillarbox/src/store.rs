@@ -50,7 +50,7 @@ pub struct Ask {
 }
 
 /// Which event, and the token of the lease it is held by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket {
     /// The event.
     pub id: Uuid,

@@ -15,7 +15,7 @@ pub struct BreakerSettings {
 
 impl Default for BreakerSettings {
     fn default() -> Self {
-        Self { threshold: 3, base: Duration::from_secs(1), cap: Duration::from_secs(30) }
+        Self { threshold: 3, base: Duration::from_secs(1), cap: Duration::from_secs(10) }
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
             waits.push((breaker.probe_at().unwrap() - now).as_secs());
             breaker.still_down(now, None);
         }
-        assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30]);
+        assert_eq!(waits, [1, 2, 4, 8, 10, 10, 10]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Send: the lane of one destination, with its own queue, workers, breaker and rate, so that no destination slows
 //! another. It knows no store but through the engine's renew.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,6 +17,7 @@ use super::{Engine, Phase};
 use crate::delivery::Answer;
 use crate::observe::panic_message;
 use crate::sink::{Message, SendError, SendErrorKind, Sink};
+use crate::store::Ticket;
 
 pub(super) struct Lane {
     pub(super) name: String,
@@ -24,7 +25,8 @@ pub(super) struct Lane {
     timeout: Option<Duration>,
     concurrency: usize,
     pub(super) paused: bool,
-    rate: Option<Mutex<Rate>>,
+    /// Held by the worker whose turn it is: events wait for their turn in the queue, not in a worker's hand.
+    rate: Option<tokio::sync::Mutex<Rate>>,
     state: Mutex<State>,
     /// Sends that the destination has answered: what a timeout is depends on whether others got through.
     answered: AtomicU64,
@@ -65,7 +67,7 @@ impl Lane {
             ramp: FIRST_RAMP,
             answered_at_ramp: 0,
         };
-        let rate = rate.map(|per_second| Mutex::new(Rate::new(per_second)));
+        let rate = rate.map(|per_second| tokio::sync::Mutex::new(Rate::new(per_second)));
         Self { name, sink, timeout, concurrency, paused, rate, state: Mutex::new(state), answered: AtomicU64::new(0) }
     }
 
@@ -151,6 +153,29 @@ impl Lane {
         Some(state.queue.drain(..count).collect())
     }
 
+    /// The next batch, when the rate allows it.
+    async fn turn(&self, engine: &Engine) -> Option<Vec<Job>> {
+        let Some(rate) = &self.rate else { return self.next() };
+        let mut rate = rate.lock().await;
+        let now = Instant::now();
+        engine.rest_unless(Phase::Stopping, rate.ready_at(now).saturating_duration_since(now)).await;
+        let batch = self.next()?;
+        rate.spend(batch.len(), Instant::now());
+        Some(batch)
+    }
+
+    /// The leases of what waits in the queue that would run out before long.
+    pub(super) fn waning(&self, left: Duration) -> Vec<Ticket> {
+        lock(&self.state).queue.iter().filter(|job| job.left() < left).filter_map(Job::ticket).collect()
+    }
+
+    /// Leases of what waits in the queue were renewed until then.
+    pub(super) fn renewed(&self, tickets: &HashSet<Ticket>, until: Instant) {
+        let state = lock(&self.state);
+        let renewed = state.queue.iter().filter(|job| job.ticket().is_some_and(|ticket| tickets.contains(&ticket)));
+        renewed.for_each(|job| job.renewed(until));
+    }
+
     fn is_open(&self) -> bool {
         lock(&self.state).breaker.is_open()
     }
@@ -167,15 +192,7 @@ impl Lane {
 
 /// A worker sends batch after batch until the queue is empty.
 async fn work(engine: Arc<Engine>, lane: Arc<Lane>) {
-    while let Some(batch) = lane.next() {
-        if let Some(rate) = &lane.rate {
-            let start = lock(rate).take(batch.len(), Instant::now());
-            let pause = start.saturating_duration_since(Instant::now());
-            if !pause.is_zero() && engine.rest_unless(Phase::Stopping, pause).await {
-                batch.into_iter().for_each(|job| job.answer(&engine, Answer::Released));
-                continue;
-            }
-        }
+    while let Some(batch) = lane.turn(&engine).await {
         if lane.is_open() {
             let error = lock(&lane.state).last_error.clone();
             batch.into_iter().for_each(|job| job.answer(&engine, Answer::Parked { error: error.clone() }));

@@ -145,6 +145,31 @@ async fn a_long_handler_keeps_its_event() {
 }
 
 #[tokio::test]
+async fn what_waits_in_the_queue_of_a_slow_destination_stays_ours_and_loses_nothing() {
+    let outbox = Outbox::new().await;
+    let ids = outbox.emit("order.placed", 5).await;
+    let gate = Gate::closed();
+    let lease = Duration::from_millis(200);
+    let settings = RelaySettings { lease, ..impatient() };
+    let destination = Destination::new("a", gate.clone()).timeout(None).concurrency(1);
+    let relay = outbox.relay().settings(settings).destination(destination).route(all_to("a")).build().unwrap();
+    while_running(&relay, async {
+        wait_until("one is inside", PATIENCE, async || gate.inside.load(Ordering::SeqCst) == 1).await;
+        let began = std::time::Instant::now();
+        wait_until("its lease would have run out three times", PATIENCE, async || {
+            let ask = Ask { limit: 10, bytes: usize::MAX, lease };
+            assert!(outbox.store.claim(ask).await.unwrap().is_empty(), "nobody else gets them");
+            began.elapsed() > 3 * lease
+        })
+        .await;
+        gate.open.add_permits(5);
+        wait_until("all are delivered", PATIENCE, async || outbox.counts().await.delivered == 5).await;
+    })
+    .await;
+    assert_eq!(gate.done.load(Ordering::SeqCst), ids.len());
+}
+
+#[tokio::test]
 async fn an_event_that_may_kill_relays_is_sent_while_nothing_else_is() {
     let outbox = Outbox::new().await;
     outbox.emit("suspect", 3).await;
