@@ -98,8 +98,11 @@ pub enum Change {
         /// The last error.
         error: String,
     },
-    /// Given back as it was: due at once.
-    Release,
+    /// Given back as it was.
+    Release {
+        /// How long until it is due again.
+        after: Duration,
+    },
 }
 
 /// A failed attempt, for people to look at.
@@ -173,7 +176,8 @@ pub fn judge(
         }
     }
     let nothing_happened = released == answers.len() && !answers.is_empty();
-    let change = if nothing_happened { Change::Release } else { conclude(&after, answers, parked) };
+    let change =
+        if nothing_happened { Change::Release { after: Duration::ZERO } } else { conclude(&after, answers, parked) };
     let attempts = after.iter().map(|delivery| delivery.attempts).max().unwrap_or_default();
     let alone = before.len() == 1 && !kept;
     if alone || nothing_happened || (change == Change::Deliver && !kept) {
@@ -327,6 +331,9 @@ mod tests {
     #[test]
     fn what_was_not_sent_is_given_back_as_it_was() {
         let before = [Delivery::open("a", 2)];
-        assert_eq!(round(&before, false, vec![("a", Answer::Released)]), Verdict::of(Change::Release, 2));
+        assert_eq!(
+            round(&before, false, vec![("a", Answer::Released)]),
+            Verdict::of(Change::Release { after: Duration::ZERO }, 2)
+        );
     }
 }
