@@ -87,7 +87,7 @@ impl Lane {
             }
         };
         if let Some((job, error)) = refused {
-            job.answer(engine, Answer::Parked { error });
+            job.answer(engine, Answer::Parked { error, tried: None });
         }
     }
 
@@ -106,7 +106,7 @@ impl Lane {
             state.queue.split_off(keep)
         };
         let count = shed.len();
-        shed.into_iter().for_each(|job| job.answer(engine, Answer::Parked { error: None }));
+        shed.into_iter().for_each(|job| job.answer(engine, Answer::Parked { error: None, tried: None }));
         count
     }
 
@@ -195,7 +195,7 @@ async fn work(engine: Arc<Engine>, lane: Arc<Lane>) {
     while let Some(batch) = lane.turn(&engine).await {
         if lane.is_open() {
             let error = lock(&lane.state).last_error.clone();
-            batch.into_iter().for_each(|job| job.answer(&engine, Answer::Parked { error: error.clone() }));
+            batch.into_iter().for_each(|job| job.answer(&engine, Answer::Parked { error: error.clone(), tried: None }));
             continue;
         }
         let batch = engine.hold(batch, lane.timeout).await;
@@ -244,18 +244,18 @@ impl Lane {
             }
             (met, waiting)
         };
-        let parked = || Answer::Parked { error: Some(error.clone()) };
+        let parked = |tried| Answer::Parked { error: Some(error.clone()), tried };
         match met {
-            Met::Hiccup(after) => job.answer(engine, Answer::Postponed { error: error.clone(), after }),
-            Met::Down => job.answer(engine, parked()),
+            Met::Hiccup(after) => job.answer(engine, Answer::Postponed { error: error.clone(), took, after }),
+            Met::Down => job.answer(engine, parked(Some(took))),
             Met::Opened => {
                 tracing::warn!(destination = self.name, %error, "a destination is down; its events wait for it");
-                waiting.into_iter().for_each(|job| job.answer(engine, parked()));
+                waiting.into_iter().for_each(|job| job.answer(engine, parked(None)));
                 if engine.is_probing() {
                     job.unload();
                     tokio::spawn(probe(Arc::clone(engine), Arc::clone(self), job));
                 } else {
-                    job.answer(engine, parked());
+                    job.answer(engine, parked(Some(took)));
                 }
             }
         }
@@ -310,7 +310,7 @@ async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job) {
         let pause = probe_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
         if engine.rest_renewing(&job, pause).await {
             let error = lock(&lane.state).last_error.clone();
-            return job.answer(&engine, Answer::Parked { error });
+            return job.answer(&engine, Answer::Parked { error, tried: None });
         }
         let Some(held) = engine.hold(vec![job], lane.timeout).await.pop() else {
             // Its lease was lost, so somebody else has it: let the next event be the probe.
