@@ -47,6 +47,8 @@ struct State {
 
 /// How many parked events are let back first.
 const FIRST_RAMP: usize = 8;
+/// How long an event that has probed in vain waits for others to try.
+const SECOND_OPINION: Duration = Duration::from_secs(10);
 
 impl Lane {
     pub(super) fn new(
@@ -213,19 +215,51 @@ impl Lane {
             return;
         };
         let took = started.elapsed();
-        for (job, answer) in batch.into_iter().zip(answers) {
-            match answer {
-                Ok(()) => {
-                    self.alive(engine);
-                    engine.observers.tell("sent", |observer| observer.sent(job.event(), &self.name, took));
-                    job.answer(engine, Answer::Sent);
-                }
-                Err(error) => {
-                    engine.observers.tell("failed", |observer| observer.failed(job.event(), &self.name, &error));
-                    self.failed(engine, job, error, took);
-                }
+        batch.into_iter().zip(answers).for_each(|(job, answer)| self.answered(engine, job, answer, took));
+    }
+
+    fn answered(self: &Arc<Self>, engine: &Arc<Engine>, job: Job, answer: Result<(), SendError>, took: Duration) {
+        match answer {
+            Ok(()) => {
+                self.alive(engine);
+                engine.observers.tell("sent", |observer| observer.sent(job.event(), &self.name, took));
+                job.answer(engine, Answer::Sent);
+            }
+            Err(error) => {
+                engine.observers.tell("failed", |observer| observer.failed(job.event(), &self.name, &error));
+                self.failed(engine, job, error, took);
             }
         }
+    }
+
+    /// A probe failed. Answers whether it is time to probe with another event.
+    fn still_down(&self, error: &SendError) -> bool {
+        let mut state = lock(&self.state);
+        state.breaker.still_down(Instant::now(), error.after);
+        state.last_error = Some(error.clone());
+        state.breaker.wants_another()
+    }
+
+    /// Perhaps it is the event that makes the destination look down. If others get through, it was: that used an attempt.
+    async fn second_opinion(&self, engine: &Engine, opening: u64, error: SendError, took: Duration) -> Answer {
+        let answered = self.answered.load(Ordering::Relaxed);
+        let end = Instant::now() + SECOND_OPINION;
+        self.let_another_probe(engine);
+        while Instant::now() < end && !engine.rest_unless(Phase::Stopping, SECOND_OPINION / 500).await {
+            if self.answered.load(Ordering::Relaxed) > answered {
+                return Answer::Failed { error, took };
+            }
+            if lock(&self.state).breaker.openings() > opening {
+                break;
+            }
+        }
+        Answer::Parked { error: Some(error), tried: Some(took) }
+    }
+
+    /// The next event that comes is the probe; some are let back for that.
+    fn let_another_probe(&self, engine: &Engine) {
+        lock(&self.state).breaker.ajar();
+        engine.recovered.notify_one();
     }
 
     fn failed(self: &Arc<Self>, engine: &Arc<Engine>, job: Job, error: SendError, took: Duration) {
@@ -253,7 +287,8 @@ impl Lane {
                 waiting.into_iter().for_each(|job| job.answer(engine, parked(None)));
                 if engine.is_probing() {
                     job.unload();
-                    tokio::spawn(probe(Arc::clone(engine), Arc::clone(self), job));
+                    let opening = lock(&self.state).breaker.openings();
+                    tokio::spawn(probe(Arc::clone(engine), Arc::clone(self), job, opening));
                 } else {
                     job.answer(engine, parked(Some(took)));
                 }
@@ -303,42 +338,37 @@ fn resolve(mut error: SendError, others_got_through: bool) -> SendError {
 }
 
 /// While a destination is down, one event is tried again and again; the others wait untouched in the table.
-async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job) {
+async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job, opening: u64) {
     let mut job = job;
     loop {
-        let probe_at = lock(&lane.state).breaker.probe_at();
-        let pause = probe_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
-        if engine.rest_renewing(&job, pause).await {
-            let error = lock(&lane.state).last_error.clone();
-            return job.answer(&engine, Answer::Parked { error, tried: None });
+        let (probe_at, last_error) = {
+            let state = lock(&lane.state);
+            // Others may have got through meanwhile, and the destination may be down again since: not our affair.
+            let ours = state.breaker.openings() == opening;
+            (state.breaker.probe_at().filter(|_| ours), state.last_error.clone())
+        };
+        let parked = Answer::Parked { error: last_error, tried: None };
+        let Some(probe_at) = probe_at else { return job.answer(&engine, parked) };
+        if engine.rest_renewing(&job, probe_at.saturating_duration_since(Instant::now())).await {
+            return job.answer(&engine, parked);
         }
         let Some(held) = engine.hold(vec![job], lane.timeout).await.pop() else {
-            // Its lease was lost, so somebody else has it: let the next event be the probe.
-            lock(&lane.state).breaker.ajar();
-            engine.recovered.notify_one();
-            return;
+            // Its lease was lost, so somebody else has it.
+            return lane.let_another_probe(&engine);
         };
         job = held;
         let started = Instant::now();
-        let answer = lane.send(&engine, std::slice::from_ref(&job)).await.map(|mut answers| answers.pop());
+        let answer = lane.send(&engine, std::slice::from_ref(&job)).await.and_then(|mut answers| answers.pop());
         match answer {
-            Some(Some(Ok(()))) => {
-                lane.alive(&engine);
-                engine.observers.tell("sent", |observer| observer.sent(job.event(), &lane.name, started.elapsed()));
-                return job.answer(&engine, Answer::Sent);
-            }
-            Some(Some(Err(error))) if error.kind == SendErrorKind::Unavailable => {
+            Some(Err(error)) if error.kind == SendErrorKind::Unavailable => {
                 tracing::info!(destination = lane.name, %error, "a destination is still down");
-                let mut state = lock(&lane.state);
-                state.breaker.still_down(Instant::now(), error.after);
-                state.last_error = Some(error);
+                if lane.still_down(&error) {
+                    let answer = lane.second_opinion(&engine, opening, error, started.elapsed()).await;
+                    return job.answer(&engine, answer);
+                }
             }
-            Some(Some(Err(error))) => {
-                engine.observers.tell("failed", |observer| observer.failed(job.event(), &lane.name, &error));
-                lane.alive(&engine);
-                return job.answer(&engine, Answer::Failed { error, took: started.elapsed() });
-            }
-            Some(None) | None => return job.answer(&engine, Answer::Released),
+            Some(answer) => return lane.answered(&engine, job, answer, started.elapsed()),
+            None => return job.answer(&engine, Answer::Released),
         }
     }
 }
