@@ -100,10 +100,14 @@ impl Lane {
     pub(super) fn shed(&self, engine: &Engine) -> usize {
         let shed = {
             let mut state = lock(&self.state);
-            let keep = self.concurrency.min(state.queue.len());
+            // It is workers who find the queue short again. With nothing to shed there may be none, and who is
+            // congested gets none.
+            if state.queue.len() <= self.concurrency {
+                return 0;
+            }
             state.congested = true;
             state.ramp = self.concurrency.max(FIRST_RAMP);
-            state.queue.split_off(keep)
+            state.queue.split_off(self.concurrency)
         };
         let count = shed.len();
         shed.into_iter().for_each(|job| job.answer(engine, Answer::Parked { error: None }));
