@@ -232,9 +232,17 @@ impl Lane {
         }
     }
 
+    /// An error is an answer, unless it is that there was none. A timeout that counted as one would let the next timeout
+    /// count as one, too, and so on through a whole outage, with an attempt used for each.
+    fn answered(&self, engine: &Engine, error: &SendError) {
+        if error.kind != SendErrorKind::Timeout {
+            self.alive(engine);
+        }
+    }
+
     fn failed(self: &Arc<Self>, engine: &Arc<Engine>, job: Job, error: SendError, took: Duration) {
         if error.kind != SendErrorKind::Unavailable {
-            self.alive(engine);
+            self.answered(engine, &error);
             tracing::warn!(destination = self.name, id = %job.event().id, %error, "an attempt failed");
             return job.answer(engine, Answer::Failed { error, took });
         }
@@ -298,10 +306,10 @@ impl Lane {
     }
 }
 
-/// A timeout is an outage, unless others get through meanwhile.
+/// A timeout is an outage, unless others get through meanwhile: then it stays one, and uses an attempt.
 fn resolve(mut error: SendError, others_got_through: bool) -> SendError {
-    if error.kind == SendErrorKind::Timeout {
-        error.kind = if others_got_through { SendErrorKind::Retry } else { SendErrorKind::Unavailable };
+    if error.kind == SendErrorKind::Timeout && !others_got_through {
+        error.kind = SendErrorKind::Unavailable;
     }
     error
 }
@@ -339,7 +347,7 @@ async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job) {
             }
             Some(Some(Err(error))) => {
                 engine.observers.tell("failed", |observer| observer.failed(job.event(), &lane.name, &error));
-                lane.alive(&engine);
+                lane.answered(&engine, &error);
                 return job.answer(&engine, Answer::Failed { error, took: started.elapsed() });
             }
             Some(None) | None => return job.answer(&engine, Answer::Released),
