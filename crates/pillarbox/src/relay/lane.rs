@@ -13,7 +13,7 @@ use super::breaker::{Breaker, BreakerSettings, Met};
 use super::flight::Job;
 use super::load::lock;
 use super::rate::Rate;
-use super::{Engine, Phase};
+use super::{Engine, Phase, probe};
 use crate::delivery::Answer;
 use crate::observe::panic_message;
 use crate::sink::{Message, SendError, SendErrorKind, Sink};
@@ -22,21 +22,21 @@ use crate::store::Ticket;
 pub(super) struct Lane {
     pub(super) name: String,
     sink: Arc<dyn Sink>,
-    timeout: Option<Duration>,
+    pub(super) timeout: Option<Duration>,
     concurrency: usize,
     pub(super) paused: bool,
     /// Held by the worker whose turn it is: events wait for their turn in the queue, not in a worker's hand.
     rate: Option<tokio::sync::Mutex<Rate>>,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     /// Sends that the destination has answered: what a timeout is depends on whether others got through.
-    answered: AtomicU64,
+    pub(super) answered: AtomicU64,
 }
 
-struct State {
+pub(super) struct State {
     queue: VecDeque<Job>,
     workers: usize,
-    breaker: Breaker,
-    last_error: Option<SendError>,
+    pub(super) breaker: Breaker,
+    pub(super) last_error: Option<SendError>,
     /// More was queued than others could wait for: what comes is parked until the queue is short.
     congested: bool,
     /// How many parked events are let back at once.
@@ -47,8 +47,6 @@ struct State {
 
 /// How many parked events are let back first.
 const FIRST_RAMP: usize = 8;
-/// How long an event that has probed in vain waits for others to try.
-const SECOND_OPINION: Duration = Duration::from_secs(10);
 
 impl Lane {
     pub(super) fn new(
@@ -102,10 +100,14 @@ impl Lane {
     pub(super) fn shed(&self, engine: &Engine) -> usize {
         let shed = {
             let mut state = lock(&self.state);
-            let keep = self.concurrency.min(state.queue.len());
+            // It is workers who find the queue short again. With nothing to shed there may be none, and who is
+            // congested gets none.
+            if state.queue.len() <= self.concurrency {
+                return 0;
+            }
             state.congested = true;
             state.ramp = self.concurrency.max(FIRST_RAMP);
-            state.queue.split_off(keep)
+            state.queue.split_off(self.concurrency)
         };
         let count = shed.len();
         shed.into_iter().for_each(|job| job.answer(engine, Answer::Parked { error: None, tried: None }));
@@ -218,7 +220,13 @@ impl Lane {
         batch.into_iter().zip(answers).for_each(|(job, answer)| self.answered(engine, job, answer, took));
     }
 
-    fn answered(self: &Arc<Self>, engine: &Arc<Engine>, job: Job, answer: Result<(), SendError>, took: Duration) {
+    pub(super) fn answered(
+        self: &Arc<Self>,
+        engine: &Arc<Engine>,
+        job: Job,
+        answer: Result<(), SendError>,
+        took: Duration,
+    ) {
         match answer {
             Ok(()) => {
                 self.alive(engine);
@@ -232,39 +240,13 @@ impl Lane {
         }
     }
 
-    /// A probe failed. Answers whether it is time to probe with another event.
-    fn still_down(&self, error: &SendError) -> bool {
-        let mut state = lock(&self.state);
-        state.breaker.still_down(Instant::now(), error.after);
-        state.last_error = Some(error.clone());
-        state.breaker.wants_another()
-    }
-
-    /// Perhaps it is the event that makes the destination look down. If others get through, it was: that used an attempt.
-    async fn second_opinion(&self, engine: &Engine, opening: u64, error: SendError, took: Duration) -> Answer {
-        let answered = self.answered.load(Ordering::Relaxed);
-        let end = Instant::now() + SECOND_OPINION;
-        self.let_another_probe(engine);
-        while Instant::now() < end && !engine.rest_unless(Phase::Stopping, SECOND_OPINION / 500).await {
-            if self.answered.load(Ordering::Relaxed) > answered {
-                return Answer::Failed { error, took };
-            }
-            if lock(&self.state).breaker.openings() > opening {
-                break;
-            }
-        }
-        Answer::Parked { error: Some(error), tried: Some(took) }
-    }
-
-    /// The next event that comes is the probe; some are let back for that.
-    fn let_another_probe(&self, engine: &Engine) {
-        lock(&self.state).breaker.ajar();
-        engine.recovered.notify_one();
-    }
-
     fn failed(self: &Arc<Self>, engine: &Arc<Engine>, job: Job, error: SendError, took: Duration) {
         if error.kind != SendErrorKind::Unavailable {
-            self.alive(engine);
+            // That there was no answer is none: a timeout that counted as one would let the next one count, and so on
+            // through a whole outage, with an attempt used for each.
+            if error.kind != SendErrorKind::Timeout {
+                self.alive(engine);
+            }
             tracing::warn!(destination = self.name, id = %job.event().id, %error, "an attempt failed");
             return job.answer(engine, Answer::Failed { error, took });
         }
@@ -288,7 +270,7 @@ impl Lane {
                 if engine.is_probing() {
                     job.unload();
                     let opening = lock(&self.state).breaker.openings();
-                    tokio::spawn(probe(Arc::clone(engine), Arc::clone(self), job, opening));
+                    tokio::spawn(probe::probe(Arc::clone(engine), Arc::clone(self), job, opening));
                 } else {
                     job.answer(engine, parked(Some(took)));
                 }
@@ -297,7 +279,7 @@ impl Lane {
     }
 
     /// Sends, and renews leases that would run out meanwhile. `None`: the relay has waited long enough.
-    async fn send(&self, engine: &Engine, batch: &[Job]) -> Option<Vec<Result<(), SendError>>> {
+    pub(super) async fn send(&self, engine: &Engine, batch: &[Job]) -> Option<Vec<Result<(), SendError>>> {
         let messages: Vec<Message> = batch.iter().map(Job::message).collect();
         let answered_before = self.answered.load(Ordering::Relaxed);
         let sending = AssertUnwindSafe(self.sink.send(&messages)).catch_unwind();
@@ -329,46 +311,10 @@ impl Lane {
     }
 }
 
-/// A timeout is an outage, unless others get through meanwhile.
+/// A timeout is an outage, unless others get through meanwhile: then it stays one, and uses an attempt.
 fn resolve(mut error: SendError, others_got_through: bool) -> SendError {
-    if error.kind == SendErrorKind::Timeout {
-        error.kind = if others_got_through { SendErrorKind::Retry } else { SendErrorKind::Unavailable };
+    if error.kind == SendErrorKind::Timeout && !others_got_through {
+        error.kind = SendErrorKind::Unavailable;
     }
     error
-}
-
-/// While a destination is down, one event is tried again and again; the others wait untouched in the table.
-async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job, opening: u64) {
-    let mut job = job;
-    loop {
-        let (probe_at, last_error) = {
-            let state = lock(&lane.state);
-            // Others may have got through meanwhile, and the destination may be down again since: not our affair.
-            let ours = state.breaker.openings() == opening;
-            (state.breaker.probe_at().filter(|_| ours), state.last_error.clone())
-        };
-        let parked = Answer::Parked { error: last_error, tried: None };
-        let Some(probe_at) = probe_at else { return job.answer(&engine, parked) };
-        if engine.rest_renewing(&job, probe_at.saturating_duration_since(Instant::now())).await {
-            return job.answer(&engine, parked);
-        }
-        let Some(held) = engine.hold(vec![job], lane.timeout).await.pop() else {
-            // Its lease was lost, so somebody else has it.
-            return lane.let_another_probe(&engine);
-        };
-        job = held;
-        let started = Instant::now();
-        let answer = lane.send(&engine, std::slice::from_ref(&job)).await.and_then(|mut answers| answers.pop());
-        match answer {
-            Some(Err(error)) if error.kind == SendErrorKind::Unavailable => {
-                tracing::info!(destination = lane.name, %error, "a destination is still down");
-                if lane.still_down(&error) {
-                    let answer = lane.second_opinion(&engine, opening, error, started.elapsed()).await;
-                    return job.answer(&engine, answer);
-                }
-            }
-            Some(answer) => return lane.answered(&engine, job, answer, started.elapsed()),
-            None => return job.answer(&engine, Answer::Released),
-        }
-    }
 }

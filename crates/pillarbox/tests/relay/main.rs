@@ -6,5 +6,6 @@ mod fixture;
 mod leases;
 mod outages;
 mod passes;
+mod recovery;
 mod running;
 mod settling;

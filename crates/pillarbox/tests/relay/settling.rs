@@ -12,11 +12,28 @@ use uuid::Uuid;
 
 use crate::fixture::{Outbox, PATIENCE, Place, all_to, impatient, while_running};
 
-/// A store whose settles fail while the test says so.
-struct Flaky {
-    store: Arc<dyn Store>,
-    fails: Arc<AtomicUsize>,
-    claims: Arc<AtomicUsize>,
+/// A store whose settles fail while the test says so, and of which a verb can be made to never come back.
+#[derive(Clone)]
+pub(crate) struct Flaky {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) fails: Arc<AtomicUsize>,
+    pub(crate) claims: Arc<AtomicUsize>,
+    pub(crate) renewals: Arc<AtomicUsize>,
+    pub(crate) silent_on: Option<&'static str>,
+}
+
+impl Flaky {
+    pub(crate) fn over(outbox: &Outbox) -> Self {
+        let store = Arc::clone(&outbox.store) as Arc<dyn Store>;
+        let zero = || Arc::new(AtomicUsize::new(0));
+        Self { store, fails: zero(), claims: zero(), renewals: zero(), silent_on: None }
+    }
+
+    async fn answers(&self, verb: &str) {
+        if self.silent_on == Some(verb) {
+            std::future::pending().await
+        }
+    }
 }
 
 #[async_trait]
@@ -26,6 +43,7 @@ impl Store for Flaky {
     }
     async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
         self.claims.fetch_add(1, Ordering::SeqCst);
+        self.answers("claim").await;
         self.store.claim(ask).await
     }
     async fn settle(&self, settlements: &[Settlement], delete: bool) -> Result<Vec<Ticket>, StoreError> {
@@ -36,6 +54,8 @@ impl Store for Flaky {
         self.store.settle(settlements, delete).await
     }
     async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError> {
+        self.renewals.fetch_add(1, Ordering::SeqCst);
+        self.answers("renew").await;
         self.store.renew(tickets, lease).await
     }
     async fn sweep(&self) -> Result<Vec<StoredEvent>, StoreError> {
@@ -63,6 +83,7 @@ impl Store for Flaky {
         self.store.heartbeat(heartbeat).await
     }
     async fn farewell(&self, relay: Uuid) -> Result<(), StoreError> {
+        self.answers("farewell").await;
         self.store.farewell(relay).await
     }
     async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
@@ -74,12 +95,9 @@ impl Store for Flaky {
 async fn a_settle_that_fails_is_kept_and_nothing_is_claimed_meanwhile() {
     let outbox = Outbox::new().await;
     let id = outbox.emit("order.placed", 1).await[0];
-    let (fails, claims) = (Arc::new(AtomicUsize::new(4)), Arc::new(AtomicUsize::new(0)));
-    let store = Flaky {
-        store: Arc::clone(&outbox.store) as Arc<dyn Store>,
-        fails: Arc::clone(&fails),
-        claims: Arc::clone(&claims),
-    };
+    let store = Flaky::over(&outbox);
+    let (fails, claims) = (Arc::clone(&store.fails), Arc::clone(&store.claims));
+    fails.store(4, Ordering::SeqCst);
     let place = Place::fine();
     let relay = Relay::builder(Arc::new(store))
         .settings(impatient())
