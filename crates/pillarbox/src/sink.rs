@@ -63,7 +63,7 @@ pub enum SendErrorKind {
     Reject,
     /// The destination is down, not the event wrong: no attempt used, the breaker counts it.
     Unavailable,
-    /// No answer in time: an outage, unless others get through to that destination meanwhile.
+    /// No answer in time: an outage, unless others get through to that destination meanwhile; then it uses an attempt.
     Timeout,
 }
 

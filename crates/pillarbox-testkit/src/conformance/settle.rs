@@ -30,7 +30,7 @@ pub async fn release_gives_back_at_once_and_keeps_the_counts(outbox: &dyn Outbox
     outbox.settle(vec![outbox.claim_one().await.settle(Verdict::of(retry, 2))]).await;
     outbox.claim_and_die().await;
     let claimed = outbox.claim_one().await;
-    outbox.settle(vec![claimed.settle(Verdict::of(Change::Release, 0))]).await;
+    outbox.settle(vec![claimed.settle(Verdict::of(Change::Release { after: Duration::ZERO }, 0))]).await;
     let event = outbox.get(emitted.id).await.event;
     assert_eq!(event.state, State::Due);
     assert_eq!((event.attempts, event.claims, event.error_message.as_str()), (2, 1, "no"));

@@ -1,7 +1,7 @@
 //! Send: the lane of one destination, with its own queue, workers, breaker and rate, so that no destination slows
 //! another. It knows no store but through the engine's renew.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,28 +13,30 @@ use super::breaker::{Breaker, BreakerSettings, Met};
 use super::flight::Job;
 use super::load::lock;
 use super::rate::Rate;
-use super::{Engine, Phase};
+use super::{Engine, Phase, probe};
 use crate::delivery::Answer;
 use crate::observe::panic_message;
 use crate::sink::{Message, SendError, SendErrorKind, Sink};
+use crate::store::Ticket;
 
 pub(super) struct Lane {
     pub(super) name: String,
     sink: Arc<dyn Sink>,
-    timeout: Option<Duration>,
+    pub(super) timeout: Option<Duration>,
     concurrency: usize,
     pub(super) paused: bool,
-    rate: Option<Mutex<Rate>>,
-    state: Mutex<State>,
+    /// Held by the worker whose turn it is: events wait for their turn in the queue, not in a worker's hand.
+    rate: Option<tokio::sync::Mutex<Rate>>,
+    pub(super) state: Mutex<State>,
     /// Sends that the destination has answered: what a timeout is depends on whether others got through.
-    answered: AtomicU64,
+    pub(super) answered: AtomicU64,
 }
 
-struct State {
+pub(super) struct State {
     queue: VecDeque<Job>,
     workers: usize,
-    breaker: Breaker,
-    last_error: Option<SendError>,
+    pub(super) breaker: Breaker,
+    pub(super) last_error: Option<SendError>,
     /// More was queued than others could wait for: what comes is parked until the queue is short.
     congested: bool,
     /// How many parked events are let back at once.
@@ -65,7 +67,7 @@ impl Lane {
             ramp: FIRST_RAMP,
             answered_at_ramp: 0,
         };
-        let rate = rate.map(|per_second| Mutex::new(Rate::new(per_second)));
+        let rate = rate.map(|per_second| tokio::sync::Mutex::new(Rate::new(per_second)));
         Self { name, sink, timeout, concurrency, paused, rate, state: Mutex::new(state), answered: AtomicU64::new(0) }
     }
 
@@ -85,7 +87,7 @@ impl Lane {
             }
         };
         if let Some((job, error)) = refused {
-            job.answer(engine, Answer::Parked { error });
+            job.answer(engine, Answer::Parked { error, tried: None });
         }
     }
 
@@ -98,13 +100,17 @@ impl Lane {
     pub(super) fn shed(&self, engine: &Engine) -> usize {
         let shed = {
             let mut state = lock(&self.state);
-            let keep = self.concurrency.min(state.queue.len());
+            // It is workers who find the queue short again. With nothing to shed there may be none, and who is
+            // congested gets none.
+            if state.queue.len() <= self.concurrency {
+                return 0;
+            }
             state.congested = true;
             state.ramp = self.concurrency.max(FIRST_RAMP);
-            state.queue.split_off(keep)
+            state.queue.split_off(self.concurrency)
         };
         let count = shed.len();
-        shed.into_iter().for_each(|job| job.answer(engine, Answer::Parked { error: None }));
+        shed.into_iter().for_each(|job| job.answer(engine, Answer::Parked { error: None, tried: None }));
         count
     }
 
@@ -151,6 +157,29 @@ impl Lane {
         Some(state.queue.drain(..count).collect())
     }
 
+    /// The next batch, when the rate allows it.
+    async fn turn(&self, engine: &Engine) -> Option<Vec<Job>> {
+        let Some(rate) = &self.rate else { return self.next() };
+        let mut rate = rate.lock().await;
+        let now = Instant::now();
+        engine.rest_unless(Phase::Stopping, rate.ready_at(now).saturating_duration_since(now)).await;
+        let batch = self.next()?;
+        rate.spend(batch.len(), Instant::now());
+        Some(batch)
+    }
+
+    /// The leases of what waits in the queue that would run out before long.
+    pub(super) fn waning(&self, left: Duration) -> Vec<Ticket> {
+        lock(&self.state).queue.iter().filter(|job| job.left() < left).filter_map(Job::ticket).collect()
+    }
+
+    /// Leases of what waits in the queue were renewed until then.
+    pub(super) fn renewed(&self, tickets: &HashSet<Ticket>, until: Instant) {
+        let state = lock(&self.state);
+        let renewed = state.queue.iter().filter(|job| job.ticket().is_some_and(|ticket| tickets.contains(&ticket)));
+        renewed.for_each(|job| job.renewed(until));
+    }
+
     fn is_open(&self) -> bool {
         lock(&self.state).breaker.is_open()
     }
@@ -167,18 +196,10 @@ impl Lane {
 
 /// A worker sends batch after batch until the queue is empty.
 async fn work(engine: Arc<Engine>, lane: Arc<Lane>) {
-    while let Some(batch) = lane.next() {
-        if let Some(rate) = &lane.rate {
-            let start = lock(rate).take(batch.len(), Instant::now());
-            let pause = start.saturating_duration_since(Instant::now());
-            if !pause.is_zero() && engine.rest_unless(Phase::Stopping, pause).await {
-                batch.into_iter().for_each(|job| job.answer(&engine, Answer::Released));
-                continue;
-            }
-        }
+    while let Some(batch) = lane.turn(&engine).await {
         if lane.is_open() {
             let error = lock(&lane.state).last_error.clone();
-            batch.into_iter().for_each(|job| job.answer(&engine, Answer::Parked { error: error.clone() }));
+            batch.into_iter().for_each(|job| job.answer(&engine, Answer::Parked { error: error.clone(), tried: None }));
             continue;
         }
         let batch = engine.hold(batch, lane.timeout).await;
@@ -196,24 +217,36 @@ impl Lane {
             return;
         };
         let took = started.elapsed();
-        for (job, answer) in batch.into_iter().zip(answers) {
-            match answer {
-                Ok(()) => {
-                    self.alive(engine);
-                    engine.observers.tell("sent", |observer| observer.sent(job.event(), &self.name, took));
-                    job.answer(engine, Answer::Sent);
-                }
-                Err(error) => {
-                    engine.observers.tell("failed", |observer| observer.failed(job.event(), &self.name, &error));
-                    self.failed(engine, job, error, took);
-                }
+        batch.into_iter().zip(answers).for_each(|(job, answer)| self.answered(engine, job, answer, took));
+    }
+
+    pub(super) fn answered(
+        self: &Arc<Self>,
+        engine: &Arc<Engine>,
+        job: Job,
+        answer: Result<(), SendError>,
+        took: Duration,
+    ) {
+        match answer {
+            Ok(()) => {
+                self.alive(engine);
+                engine.observers.tell("sent", |observer| observer.sent(job.event(), &self.name, took));
+                job.answer(engine, Answer::Sent);
+            }
+            Err(error) => {
+                engine.observers.tell("failed", |observer| observer.failed(job.event(), &self.name, &error));
+                self.failed(engine, job, error, took);
             }
         }
     }
 
     fn failed(self: &Arc<Self>, engine: &Arc<Engine>, job: Job, error: SendError, took: Duration) {
         if error.kind != SendErrorKind::Unavailable {
-            self.alive(engine);
+            // That there was no answer is none: a timeout that counted as one would let the next one count, and so on
+            // through a whole outage, with an attempt used for each.
+            if error.kind != SendErrorKind::Timeout {
+                self.alive(engine);
+            }
             tracing::warn!(destination = self.name, id = %job.event().id, %error, "an attempt failed");
             return job.answer(engine, Answer::Failed { error, took });
         }
@@ -227,25 +260,26 @@ impl Lane {
             }
             (met, waiting)
         };
-        let parked = || Answer::Parked { error: Some(error.clone()) };
+        let parked = |tried| Answer::Parked { error: Some(error.clone()), tried };
         match met {
-            Met::Hiccup(after) => job.answer(engine, Answer::Postponed { error: error.clone(), after }),
-            Met::Down => job.answer(engine, parked()),
+            Met::Hiccup(after) => job.answer(engine, Answer::Postponed { error: error.clone(), took, after }),
+            Met::Down => job.answer(engine, parked(Some(took))),
             Met::Opened => {
                 tracing::warn!(destination = self.name, %error, "a destination is down; its events wait for it");
-                waiting.into_iter().for_each(|job| job.answer(engine, parked()));
+                waiting.into_iter().for_each(|job| job.answer(engine, parked(None)));
                 if engine.is_probing() {
                     job.unload();
-                    tokio::spawn(probe(Arc::clone(engine), Arc::clone(self), job));
+                    let opening = lock(&self.state).breaker.openings();
+                    tokio::spawn(probe::probe(Arc::clone(engine), Arc::clone(self), job, opening));
                 } else {
-                    job.answer(engine, parked());
+                    job.answer(engine, parked(Some(took)));
                 }
             }
         }
     }
 
     /// Sends, and renews leases that would run out meanwhile. `None`: the relay has waited long enough.
-    async fn send(&self, engine: &Engine, batch: &[Job]) -> Option<Vec<Result<(), SendError>>> {
+    pub(super) async fn send(&self, engine: &Engine, batch: &[Job]) -> Option<Vec<Result<(), SendError>>> {
         let messages: Vec<Message> = batch.iter().map(Job::message).collect();
         let answered_before = self.answered.load(Ordering::Relaxed);
         let sending = AssertUnwindSafe(self.sink.send(&messages)).catch_unwind();
@@ -277,51 +311,10 @@ impl Lane {
     }
 }
 
-/// A timeout is an outage, unless others get through meanwhile.
+/// A timeout is an outage, unless others get through meanwhile: then it stays one, and uses an attempt.
 fn resolve(mut error: SendError, others_got_through: bool) -> SendError {
-    if error.kind == SendErrorKind::Timeout {
-        error.kind = if others_got_through { SendErrorKind::Retry } else { SendErrorKind::Unavailable };
+    if error.kind == SendErrorKind::Timeout && !others_got_through {
+        error.kind = SendErrorKind::Unavailable;
     }
     error
-}
-
-/// While a destination is down, one event is tried again and again; the others wait untouched in the table.
-async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job) {
-    let mut job = job;
-    loop {
-        let probe_at = lock(&lane.state).breaker.probe_at();
-        let pause = probe_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
-        if engine.rest_renewing(&job, pause).await {
-            let error = lock(&lane.state).last_error.clone();
-            return job.answer(&engine, Answer::Parked { error });
-        }
-        let Some(held) = engine.hold(vec![job], lane.timeout).await.pop() else {
-            // Its lease was lost, so somebody else has it: let the next event be the probe.
-            lock(&lane.state).breaker.ajar();
-            engine.recovered.notify_one();
-            return;
-        };
-        job = held;
-        let started = Instant::now();
-        let answer = lane.send(&engine, std::slice::from_ref(&job)).await.map(|mut answers| answers.pop());
-        match answer {
-            Some(Some(Ok(()))) => {
-                lane.alive(&engine);
-                engine.observers.tell("sent", |observer| observer.sent(job.event(), &lane.name, started.elapsed()));
-                return job.answer(&engine, Answer::Sent);
-            }
-            Some(Some(Err(error))) if error.kind == SendErrorKind::Unavailable => {
-                tracing::info!(destination = lane.name, %error, "a destination is still down");
-                let mut state = lock(&lane.state);
-                state.breaker.still_down(Instant::now(), error.after);
-                state.last_error = Some(error);
-            }
-            Some(Some(Err(error))) => {
-                engine.observers.tell("failed", |observer| observer.failed(job.event(), &lane.name, &error));
-                lane.alive(&engine);
-                return job.answer(&engine, Answer::Failed { error, took: started.elapsed() });
-            }
-            Some(None) | None => return job.answer(&engine, Answer::Released),
-        }
-    }
 }

@@ -33,6 +33,24 @@ impl Engine {
         }
     }
 
+    /// What waits in queues for a slow destination stays ours: a lease that ran out there would count as a loss.
+    pub(super) async fn keep_leases(&self) {
+        let lease = self.settings.lease;
+        while !self.rest_unless(Phase::Stopping, lease / 8).await {
+            for lane in self.lanes.values() {
+                let waning = lane.waning(lease / 2);
+                if waning.is_empty() {
+                    continue;
+                }
+                let until = Instant::now() + lease;
+                match self.store.renew(&waning, lease).await {
+                    Ok(renewed) => lane.renewed(&renewed.into_iter().collect(), until),
+                    Err(error) => tracing::warn!(%error, "leases could not be renewed"),
+                }
+            }
+        }
+    }
+
     /// How long until the first lease of a batch is half over; never so soon that renewing would be all that is done.
     pub(super) fn until_renewal(&self, batch: &[Job]) -> Duration {
         let half = self.settings.lease / 2;
@@ -59,6 +77,6 @@ impl Engine {
     /// An open delivery to a destination that is no more: it waits for it by name.
     pub(super) fn park_unknown(&self, job: Job) {
         let error = SendError::unavailable(format!("there is no destination {:?} any more", job.destination()));
-        job.answer(self, Answer::Parked { error: Some(error) });
+        job.answer(self, Answer::Parked { error: Some(error), tried: None });
     }
 }

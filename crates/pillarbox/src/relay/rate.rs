@@ -17,13 +17,17 @@ impl Rate {
         Self { per_event: Duration::from_secs_f64(1.0 / per_second), next: None }
     }
 
-    /// Takes room for so many events and answers from when on they may be sent.
-    pub(super) fn take(&mut self, events: usize, now: Instant) -> Instant {
+    /// From when on the next event may be sent.
+    pub(super) fn ready_at(&self, now: Instant) -> Instant {
+        self.next.map_or(now, |next| next.max(now))
+    }
+
+    /// So many events are sent now.
+    pub(super) fn spend(&mut self, events: usize, now: Instant) {
         let earliest = now.checked_sub(BURST).unwrap_or(now);
         let start = self.next.map_or(earliest, |next| next.max(earliest));
         let events = u32::try_from(events).unwrap_or(u32::MAX);
         self.next = Some(start + self.per_event.saturating_mul(events));
-        start.max(now)
     }
 }
 
@@ -34,16 +38,22 @@ mod tests {
     #[test]
     fn after_a_small_burst_events_are_spaced_evenly() {
         let (mut rate, now) = (Rate::new(100.0), Instant::now());
-        let waits: Vec<u128> = (0..14).map(|_| (rate.take(1, now) - now).as_millis()).collect();
+        let waits: Vec<u128> = (0..14).map(|_| wait(&mut rate, now)).collect();
         assert_eq!(waits, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 20, 30]);
+    }
+
+    fn wait(rate: &mut Rate, now: Instant) -> u128 {
+        let wait = rate.ready_at(now) - now;
+        rate.spend(1, now);
+        wait.as_millis()
     }
 
     #[test]
     fn what_was_not_used_does_not_pile_up() {
         let (mut rate, now) = (Rate::new(10.0), Instant::now());
         let later = now + Duration::from_secs(60);
-        rate.take(1, now);
-        let waits: Vec<u128> = (0..4).map(|_| (rate.take(1, later) - later).as_millis()).collect();
+        rate.spend(1, now);
+        let waits: Vec<u128> = (0..4).map(|_| wait(&mut rate, later)).collect();
         assert_eq!(waits, [0, 0, 100, 200]);
     }
 }

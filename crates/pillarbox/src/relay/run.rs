@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use super::load::Weight;
+use super::settler::Settling;
 use super::upkeep::Pulse;
 use super::wake::Pace;
 use super::{Engine, Phase, Relay};
+use crate::delivery::{Change, Verdict};
 use crate::error::StoreError;
 use crate::store::{Claim, WakeUp};
 
@@ -19,6 +21,8 @@ const WITHOUT_WAKE_UP: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Shorter pauses are not worth a question to the database.
 const WORTH_ASKING: Duration = Duration::from_millis(100);
+/// How long an event that must be sent alone waits for what is under way, and how long it is put off then.
+const SOLITUDE: Duration = Duration::from_secs(5);
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 
@@ -106,14 +110,33 @@ impl Engine {
         }
     }
 
-    /// An event that may have killed relays is sent while nothing else is: if it does so again, it was this one.
+    /// An event that may have killed relays is sent while nothing else is: if it does so again, it was this one. When
+    /// what is under way takes long, it is put off rather than everything else held up.
     async fn dispatch_claim(self: &Arc<Self>, claim: Claim) {
-        if claim.is_alone() {
-            self.load.at_most(Weight::default()).await;
+        if !claim.is_alone() {
+            return self.dispatch(claim);
+        }
+        if self.becomes_quiet(SOLITUDE).await {
             self.dispatch(claim);
-            self.load.at_most(Weight::default()).await;
+            self.becomes_quiet(self.settings.lease).await;
         } else {
-            self.dispatch(claim);
+            tracing::info!("an event that must be sent alone is put off: something else takes long");
+            self.give_back(claim, SOLITUDE);
+        }
+    }
+
+    /// Whether nothing is in flight before the time is up or the relay stops.
+    async fn becomes_quiet(&self, patience: Duration) -> bool {
+        tokio::select! {
+            () = self.load.at_most(Weight::default()) => true,
+            _ = self.rest_unless(Phase::Stopping, patience) => false,
+        }
+    }
+
+    fn give_back(&self, claim: Claim, after: Duration) {
+        for claimed in claim {
+            let verdict = Verdict::of(Change::Release { after }, claimed.event().attempts);
+            self.settler.settle(Settling { settlement: claimed.settle(verdict), permit: Some(self.load.admit(0)) });
         }
     }
 

@@ -38,7 +38,7 @@ impl Pulse {
 impl Engine {
     /// Until the relay stops.
     pub(super) async fn upkeep(self: Arc<Self>, pulse: Arc<Pulse>) {
-        tokio::join!(self.keep_beating(&pulse), self.keep_unparking(), self.keep_cleaning());
+        tokio::join!(self.keep_beating(&pulse), self.keep_leases(), self.keep_unparking(), self.keep_cleaning());
     }
 
     pub(super) async fn beat(&self, pulse: &Pulse) {

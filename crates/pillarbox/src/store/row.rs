@@ -42,7 +42,7 @@ impl<'a> Written<'a> {
             Change::Retry { after, error } => ("retry", *after, None, error.as_str()),
             Change::Fail { error } => ("fail", Duration::ZERO, None, error.as_str()),
             Change::Park { on, error } => ("park", Duration::ZERO, Some(on.as_str()), error.as_str()),
-            Change::Release => ("release", Duration::ZERO, None, ""),
+            Change::Release { after } => ("release", *after, None, ""),
         };
         Self {
             ticket: settlement.ticket,

@@ -13,6 +13,7 @@ use pillarbox::{
     Store, emit_all,
 };
 use tempfile::TempDir;
+use tokio::sync::{Semaphore, oneshot};
 use uuid::Uuid;
 
 /// More than enough for anything that is going to happen.
@@ -61,7 +62,12 @@ impl Outbox {
 pub(crate) fn impatient() -> RelaySettings {
     RelaySettings {
         retry: RetryPolicy { base: Duration::ZERO, ..RetryPolicy::default() },
-        breaker: BreakerSettings { threshold: 3, base: Duration::from_millis(20), cap: Duration::from_millis(20) },
+        breaker: BreakerSettings {
+            threshold: 3,
+            base: Duration::from_millis(20),
+            cap: Duration::from_millis(20),
+            patience: 1000,
+        },
         poll_interval: Duration::from_millis(20),
         ..RelaySettings::default()
     }
@@ -127,6 +133,46 @@ impl Sink for Place {
             })
             .collect()
     }
+}
+
+/// Lets sends wait until the test opens it, and counts those that wait.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    pub(crate) open: Arc<Semaphore>,
+    pub(crate) inside: Arc<AtomicUsize>,
+    pub(crate) most: Arc<AtomicUsize>,
+    pub(crate) done: Arc<AtomicUsize>,
+}
+
+impl Gate {
+    pub(crate) fn closed() -> Self {
+        let zero = || Arc::new(AtomicUsize::new(0));
+        Self { open: Arc::new(Semaphore::new(0)), inside: zero(), most: zero(), done: zero() }
+    }
+}
+
+#[async_trait]
+impl Sink for Gate {
+    async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
+        let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(inside, Ordering::SeqCst);
+        let permit = self.open.acquire().await.expect("the gate is not closed for ever");
+        permit.forget();
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+        self.done.fetch_add(batch.len(), Ordering::SeqCst);
+        vec![Ok(()); batch.len()]
+    }
+}
+
+/// Runs the relay while the test runs.
+pub(crate) async fn while_running(relay: &Relay, test: impl Future<Output = ()>) {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let test = async {
+        test.await;
+        stop.send(()).unwrap();
+    };
+    let (ended, ()) = tokio::join!(relay.run(async { stopped.await.unwrap() }), test);
+    ended.unwrap();
 }
 
 /// Everything to one place.

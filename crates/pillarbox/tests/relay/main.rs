@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod fixture;
+mod leases;
 mod outages;
 mod passes;
+mod recovery;
 mod running;
+mod settling;

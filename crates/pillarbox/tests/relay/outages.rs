@@ -1,16 +1,16 @@
 //! Destinations that are down, slow, paused or silent: no attempt is used up, nobody else waits, nothing loops.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use pillarbox::relay::BreakerSettings;
 use pillarbox::store::{Filter, State};
 use pillarbox::{Destination, Inspect, Message, RelaySettings, Route, SendError, Sink, Status};
 use pillarbox_testkit::wait_until;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
-use crate::fixture::{Outbox, PATIENCE, Place, all_to, impatient, sorted};
+use crate::fixture::{Gate, Outbox, PATIENCE, Place, all_to, impatient, sorted, while_running};
 
 #[tokio::test]
 async fn an_outage_parks_uses_no_attempt_and_ends_by_itself() {
@@ -94,26 +94,15 @@ async fn a_destination_that_is_down_does_not_hold_up_another() {
     assert_eq!((counts.failed, counts.delivered, counts.pending()), (0, 30, 100));
 }
 
-/// Sends only as many as it is given permits for.
-struct Gate(Arc<Semaphore>);
-
-#[async_trait]
-impl Sink for Gate {
-    async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
-        self.0.acquire().await.expect("the gate is not closed").forget();
-        vec![Ok(()); batch.len()]
-    }
-}
-
 #[tokio::test]
 async fn a_slow_destination_does_not_hold_up_another_and_loses_nothing() {
     let outbox = Outbox::new().await;
-    let (gate, fine) = (Arc::new(Semaphore::new(0)), Place::fine());
+    let (gate, fine) = (Gate::closed(), Place::fine());
     let settings = RelaySettings { batch_size: 10, ..impatient() };
     let relay = outbox
         .relay()
         .settings(settings)
-        .destination(Destination::new("slow", Gate(Arc::clone(&gate))).concurrency(2).timeout(PATIENCE))
+        .destination(Destination::new("slow", gate.clone()).concurrency(2).timeout(PATIENCE))
         .destination(fine.as_destination("fine"))
         .route(Route::new("to.slow", ["slow"]))
         .route(Route::new("to.fine", ["fine"]))
@@ -124,7 +113,7 @@ async fn a_slow_destination_does_not_hold_up_another_and_loses_nothing() {
     let (stop, stopped) = oneshot::channel::<()>();
     let test = async {
         wait_until("the other has all of its own", PATIENCE, async || fine.got().len() == 30).await;
-        gate.add_permits(60);
+        gate.open.add_permits(60);
         wait_until("the slow one has got all, too", PATIENCE, async || outbox.counts().await.delivered == 90).await;
         stop.send(()).unwrap();
     };
@@ -206,4 +195,26 @@ async fn a_fan_out_waits_for_the_one_that_is_down_without_bothering_the_other() 
     assert_eq!(sorted(fine.got()), sorted(ids.clone()));
     assert_eq!(sorted(down.got()), sorted(ids.clone()));
     assert_eq!(outbox.get(ids[0]).await.event.status, Status::Delivered);
+}
+
+#[tokio::test]
+async fn an_event_that_alone_makes_its_destination_look_down_is_found_out() {
+    let outbox = Outbox::new().await;
+    let place = Place::that(|message| match message.event_type.as_str() {
+        "poison" => Err(SendError::unavailable("overloaded, by this one")),
+        _ => Ok(()),
+    });
+    let poison = outbox.emit("poison", 1).await[0];
+    let settings = impatient();
+    let breaker = BreakerSettings { threshold: 1, patience: 2, ..settings.breaker };
+    let settings = RelaySettings { breaker, ..settings };
+    let relay =
+        outbox.relay().settings(settings).destination(place.as_destination("a")).route(all_to("a")).build().unwrap();
+    while_running(&relay, async {
+        wait_until("it looks down", PATIENCE, async || place.asked() > 0).await;
+        outbox.emit("order.placed", 20).await;
+        wait_until("the others get through", PATIENCE, async || outbox.counts().await.delivered == 20).await;
+        wait_until("it has used an attempt", PATIENCE, async || outbox.get(poison).await.event.attempts > 0).await;
+    })
+    .await;
 }

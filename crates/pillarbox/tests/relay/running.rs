@@ -1,68 +1,24 @@
 //! The relay's life: it wakes, claims ahead, renews, stops, and gives back; also on PostgreSQL, with others beside it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use pillarbox::store::postgres::PostgresStore;
-use pillarbox::store::{Ask, Claim, Cleaned, EventKind, Heartbeat, Retention, Settlement, State, Ticket, WakeUp};
-use pillarbox::{
-    Destination, Event, Inspect, Message, Relay, RelaySettings, SendError, Sink, Status, Store, StoreError,
-    StoredEvent, Waker, emit, emit_all,
-};
+use pillarbox::store::{Retention, State};
+use pillarbox::{Destination, Event, Inspect, Message, Relay, RelaySettings, emit, emit_all};
 use pillarbox_testkit::{TestDatabase, wait_until};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use crate::fixture::{Outbox, PATIENCE, Place, all_to, impatient};
-
-/// Runs the relay while the test runs.
-async fn while_running(relay: &Relay, test: impl Future<Output = ()>) {
-    let (stop, stopped) = oneshot::channel::<()>();
-    let test = async {
-        test.await;
-        stop.send(()).unwrap();
-    };
-    let (ended, ()) = tokio::join!(relay.run(async { stopped.await.unwrap() }), test);
-    ended.unwrap();
-}
+use crate::fixture::{Gate, Outbox, PATIENCE, Place, all_to, impatient, while_running};
 
 async fn migrated() -> (TestDatabase, PostgresStore) {
     let database = TestDatabase::create().await;
     let store = PostgresStore::connect(&database.url(), "public").await.unwrap();
     store.migrate().await.unwrap();
     (database, store)
-}
-
-/// Lets sends wait until the test opens it, and counts those that wait.
-#[derive(Clone)]
-struct Gate {
-    open: Arc<Semaphore>,
-    inside: Arc<AtomicUsize>,
-    most: Arc<AtomicUsize>,
-    done: Arc<AtomicUsize>,
-}
-
-impl Gate {
-    fn closed() -> Self {
-        let zero = || Arc::new(AtomicUsize::new(0));
-        Self { open: Arc::new(Semaphore::new(0)), inside: zero(), most: zero(), done: zero() }
-    }
-}
-
-#[async_trait]
-impl Sink for Gate {
-    async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
-        let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most.fetch_max(inside, Ordering::SeqCst);
-        let permit = self.open.acquire().await.expect("the gate is not closed for ever");
-        permit.forget();
-        self.inside.fetch_sub(1, Ordering::SeqCst);
-        self.done.fetch_add(batch.len(), Ordering::SeqCst);
-        vec![Ok(()); batch.len()]
-    }
 }
 
 #[tokio::test]
@@ -116,59 +72,6 @@ async fn what_takes_longer_than_the_shutdown_timeout_is_given_back() {
     .await;
     let event = outbox.get(id).await.event;
     assert_eq!((event.state, event.attempts), (State::Due, 0));
-}
-
-#[tokio::test]
-async fn a_long_handler_keeps_its_event() {
-    let outbox = Outbox::new().await;
-    let id = outbox.emit("order.placed", 1).await[0];
-    let gate = Gate::closed();
-    let lease = Duration::from_millis(200);
-    let settings = RelaySettings { lease, ..impatient() };
-    let destination = Destination::new("a", gate.clone()).timeout(None);
-    let relay = outbox.relay().settings(settings).destination(destination).route(all_to("a")).build().unwrap();
-    while_running(&relay, async {
-        wait_until("it is inside", PATIENCE, async || gate.inside.load(Ordering::SeqCst) == 1).await;
-        let began = std::time::Instant::now();
-        wait_until("its lease would have run out three times", PATIENCE, async || {
-            let ask = Ask { limit: 1, bytes: 1, lease };
-            assert!(outbox.store.claim(ask).await.unwrap().is_empty(), "nobody else gets it");
-            began.elapsed() > 3 * lease
-        })
-        .await;
-        gate.open.add_permits(1);
-        wait_until("it is delivered", PATIENCE, async || outbox.counts().await.delivered == 1).await;
-    })
-    .await;
-    assert_eq!(gate.done.load(Ordering::SeqCst), 1);
-    assert_eq!(outbox.get(id).await.event.claims, 0);
-}
-
-#[tokio::test]
-async fn an_event_that_may_kill_relays_is_sent_while_nothing_else_is() {
-    let outbox = Outbox::new().await;
-    outbox.emit("suspect", 3).await;
-    for _ in 0..2 {
-        let claim = outbox.store.claim(Ask { limit: 10, bytes: usize::MAX, lease: Duration::ZERO }).await.unwrap();
-        assert_eq!(claim.len(), 3);
-        std::mem::forget(claim);
-    }
-    outbox.emit("order.placed", 10).await;
-    let gate = Gate::closed();
-    let destination = Destination::new("a", gate.clone()).concurrency(8);
-    let relay = outbox.relay().destination(destination).route(all_to("a")).build().unwrap();
-    while_running(&relay, async {
-        for done in 0..3 {
-            wait_until("one is inside", PATIENCE, async || gate.inside.load(Ordering::SeqCst) == 1).await;
-            assert_eq!(gate.done.load(Ordering::SeqCst), done);
-            assert_eq!(outbox.counts().await.sending, 1);
-            gate.open.add_permits(1);
-            wait_until("it is out", PATIENCE, async || gate.done.load(Ordering::SeqCst) == done + 1).await;
-        }
-        gate.open.add_permits(10);
-        wait_until("all are delivered", PATIENCE, async || outbox.counts().await.delivered == 13).await;
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -235,94 +138,6 @@ async fn two_relays_on_postgresql_send_each_event_once() {
     assert_eq!(counts.len(), 2000);
     assert!(counts.values().all(|count| *count == 1));
     store.pool().close().await;
-}
-
-/// A store whose settles fail while the test says so.
-struct Flaky {
-    store: Arc<dyn Store>,
-    fails: Arc<AtomicUsize>,
-    claims: Arc<AtomicUsize>,
-}
-
-#[async_trait]
-impl Store for Flaky {
-    async fn check(&self) -> Result<(), StoreError> {
-        self.store.check().await
-    }
-    async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
-        self.claims.fetch_add(1, Ordering::SeqCst);
-        self.store.claim(ask).await
-    }
-    async fn settle(&self, settlements: &[Settlement], delete: bool) -> Result<Vec<Ticket>, StoreError> {
-        let left = self.fails.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        if left.is_ok() {
-            return Err(StoreError::Database { doing: "settling events", source: "on purpose".into() });
-        }
-        self.store.settle(settlements, delete).await
-    }
-    async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError> {
-        self.store.renew(tickets, lease).await
-    }
-    async fn sweep(&self) -> Result<Vec<StoredEvent>, StoreError> {
-        self.store.sweep().await
-    }
-    async fn parked_on(&self) -> Result<Vec<String>, StoreError> {
-        self.store.parked_on().await
-    }
-    async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError> {
-        self.store.parked_kinds(on).await
-    }
-    async fn unpark(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError> {
-        self.store.unpark(on, kind, limit).await
-    }
-    async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError> {
-        self.store.cleanup(retention).await
-    }
-    async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
-        self.store.next_due().await
-    }
-    async fn remaining(&self) -> Result<u64, StoreError> {
-        self.store.remaining().await
-    }
-    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {
-        self.store.heartbeat(heartbeat).await
-    }
-    async fn farewell(&self, relay: Uuid) -> Result<(), StoreError> {
-        self.store.farewell(relay).await
-    }
-    async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
-        self.store.wake(waker).await
-    }
-}
-
-#[tokio::test]
-async fn a_settle_that_fails_is_kept_and_nothing_is_claimed_meanwhile() {
-    let outbox = Outbox::new().await;
-    let id = outbox.emit("order.placed", 1).await[0];
-    let (fails, claims) = (Arc::new(AtomicUsize::new(4)), Arc::new(AtomicUsize::new(0)));
-    let store = Flaky {
-        store: Arc::clone(&outbox.store) as Arc<dyn Store>,
-        fails: Arc::clone(&fails),
-        claims: Arc::clone(&claims),
-    };
-    let place = Place::fine();
-    let relay = Relay::builder(Arc::new(store))
-        .settings(impatient())
-        .destination(place.as_destination("a"))
-        .route(all_to("a"))
-        .build()
-        .unwrap();
-    while_running(&relay, async {
-        wait_until("the settle has failed", PATIENCE, async || fails.load(Ordering::SeqCst) < 4).await;
-        let before = claims.load(Ordering::SeqCst);
-        wait_until("it has failed again and again", PATIENCE, async || fails.load(Ordering::SeqCst) == 0).await;
-        // At most the claim that was under way when the first settle failed.
-        assert!(claims.load(Ordering::SeqCst) <= before + 1);
-        wait_until("it is settled", PATIENCE, async || outbox.counts().await.delivered == 1).await;
-    })
-    .await;
-    assert_eq!(place.got(), [id]);
-    assert_eq!(outbox.get(id).await.event.status, Status::Delivered);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //! endpoint dies. `make measure`, or one of them: `make measure ARGS=latency`.
 
 mod death;
+mod drain;
 mod latency;
 mod once;
 mod outage;
@@ -27,17 +28,20 @@ enum What {
     Outage,
     /// From commit to request, with an idle relay.
     Latency,
+    /// A backlog of 100,000 events and one relay: into nothing, and over HTTP.
+    Drain,
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let all = vec![What::Once, What::Death, What::Outage, What::Latency];
+    let all = vec![What::Once, What::Death, What::Outage, What::Latency, What::Drain];
     for what in Arguments::parse().what.map_or(all, |what| vec![what]) {
         match what {
             What::Once => once::measure().await?,
             What::Death => death::measure().await?,
             What::Outage => outage::measure().await?,
             What::Latency => latency::measure().await?,
+            What::Drain => drain::measure().await?,
         }
     }
     Ok(())

@@ -1,0 +1,65 @@
+//! What goes wrong for a while leaves nothing behind: no destination is forgotten, no event waits for ever.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pillarbox::{Destination, Message, Relay, Route, SendError, Sink, emit};
+use pillarbox_testkit::wait_until;
+
+use crate::fixture::{Outbox, PATIENCE, Place, all_to, impatient, while_running};
+use crate::settling::Flaky;
+
+#[tokio::test]
+async fn a_database_that_is_away_for_a_while_leaves_no_destination_congested() {
+    let outbox = Outbox::new().await;
+    let store = Flaky::over(&outbox);
+    // Long enough that the claim loop loses its patience and looks for room.
+    store.fails.store(5, Ordering::SeqCst);
+    let (one, two) = (Place::fine(), Place::fine());
+    let relay = Relay::builder(Arc::new(store))
+        .settings(impatient())
+        .destination(one.as_destination("one"))
+        .destination(two.as_destination("two"))
+        .route(Route::new("to.one", ["one"]))
+        .route(Route::new("to.two", ["two"]))
+        .build()
+        .unwrap();
+    outbox.emit("to.one", 1).await;
+    while_running(&relay, async {
+        wait_until("it is settled at last", PATIENCE, async || outbox.counts().await.delivered == 1).await;
+        outbox.emit("to.one", 5).await;
+        outbox.emit("to.two", 5).await;
+        wait_until("both have got theirs", PATIENCE, async || outbox.counts().await.delivered == 11).await;
+    })
+    .await;
+}
+
+/// Answers nothing for events of type `silent`, and at once for others.
+struct Mute;
+
+#[async_trait]
+impl Sink for Mute {
+    async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
+        if batch.iter().any(|message| message.event_type == "silent") {
+            std::future::pending::<()>().await;
+        }
+        vec![Ok(()); batch.len()]
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_is_no_proof_that_others_get_through() {
+    let outbox = Outbox::new().await;
+    let before = outbox.emit("silent", 1).await[0];
+    outbox.emit("loud", 1).await;
+    let after = outbox.emit("silent", 8).await;
+    let destination = Destination::new("a", Mute).timeout(Duration::from_millis(50)).concurrency(2);
+    let relay = outbox.relay().destination(destination).route(all_to("a")).build().unwrap();
+    relay.run_once().await.unwrap();
+    assert_eq!(outbox.get(before).await.event.attempts, 1, "the loud one got through meanwhile");
+    for id in after {
+        assert_eq!(outbox.get(id).await.event.attempts, 0, "nothing got through any more");
+    }
+}

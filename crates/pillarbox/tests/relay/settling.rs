@@ -1,0 +1,119 @@
+//! Settles that fail are kept, and nothing is claimed meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pillarbox::store::{Ask, Claim, Cleaned, EventKind, Heartbeat, Retention, Settlement, Ticket, WakeUp};
+use pillarbox::{Relay, Status, Store, StoreError, StoredEvent, Waker};
+use pillarbox_testkit::wait_until;
+use uuid::Uuid;
+
+use crate::fixture::{Outbox, PATIENCE, Place, all_to, impatient, while_running};
+
+/// A store whose settles fail while the test says so, and of which a verb can be made to never come back.
+#[derive(Clone)]
+pub(crate) struct Flaky {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) fails: Arc<AtomicUsize>,
+    pub(crate) claims: Arc<AtomicUsize>,
+    pub(crate) renewals: Arc<AtomicUsize>,
+    pub(crate) silent_on: Option<&'static str>,
+}
+
+impl Flaky {
+    pub(crate) fn over(outbox: &Outbox) -> Self {
+        let store = Arc::clone(&outbox.store) as Arc<dyn Store>;
+        let zero = || Arc::new(AtomicUsize::new(0));
+        Self { store, fails: zero(), claims: zero(), renewals: zero(), silent_on: None }
+    }
+
+    async fn answers(&self, verb: &str) {
+        if self.silent_on == Some(verb) {
+            std::future::pending().await
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Flaky {
+    async fn check(&self) -> Result<(), StoreError> {
+        self.store.check().await
+    }
+    async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
+        self.claims.fetch_add(1, Ordering::SeqCst);
+        self.answers("claim").await;
+        self.store.claim(ask).await
+    }
+    async fn settle(&self, settlements: &[Settlement], delete: bool) -> Result<Vec<Ticket>, StoreError> {
+        let left = self.fails.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        if left.is_ok() {
+            return Err(StoreError::Database { doing: "settling events", source: "on purpose".into() });
+        }
+        self.store.settle(settlements, delete).await
+    }
+    async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError> {
+        self.renewals.fetch_add(1, Ordering::SeqCst);
+        self.answers("renew").await;
+        self.store.renew(tickets, lease).await
+    }
+    async fn sweep(&self) -> Result<Vec<StoredEvent>, StoreError> {
+        self.store.sweep().await
+    }
+    async fn parked_on(&self) -> Result<Vec<String>, StoreError> {
+        self.store.parked_on().await
+    }
+    async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError> {
+        self.store.parked_kinds(on).await
+    }
+    async fn unpark(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError> {
+        self.store.unpark(on, kind, limit).await
+    }
+    async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError> {
+        self.store.cleanup(retention).await
+    }
+    async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
+        self.store.next_due().await
+    }
+    async fn remaining(&self) -> Result<u64, StoreError> {
+        self.store.remaining().await
+    }
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {
+        self.store.heartbeat(heartbeat).await
+    }
+    async fn farewell(&self, relay: Uuid) -> Result<(), StoreError> {
+        self.answers("farewell").await;
+        self.store.farewell(relay).await
+    }
+    async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
+        self.store.wake(waker).await
+    }
+}
+
+#[tokio::test]
+async fn a_settle_that_fails_is_kept_and_nothing_is_claimed_meanwhile() {
+    let outbox = Outbox::new().await;
+    let id = outbox.emit("order.placed", 1).await[0];
+    let store = Flaky::over(&outbox);
+    let (fails, claims) = (Arc::clone(&store.fails), Arc::clone(&store.claims));
+    fails.store(4, Ordering::SeqCst);
+    let place = Place::fine();
+    let relay = Relay::builder(Arc::new(store))
+        .settings(impatient())
+        .destination(place.as_destination("a"))
+        .route(all_to("a"))
+        .build()
+        .unwrap();
+    while_running(&relay, async {
+        wait_until("the settle has failed", PATIENCE, async || fails.load(Ordering::SeqCst) < 4).await;
+        let before = claims.load(Ordering::SeqCst);
+        wait_until("it has failed again and again", PATIENCE, async || fails.load(Ordering::SeqCst) == 0).await;
+        // At most the claim that was under way when the first settle failed.
+        assert!(claims.load(Ordering::SeqCst) <= before + 1);
+        wait_until("it is settled", PATIENCE, async || outbox.counts().await.delivered == 1).await;
+    })
+    .await;
+    assert_eq!(place.got(), [id]);
+    assert_eq!(outbox.get(id).await.event.status, Status::Delivered);
+}
