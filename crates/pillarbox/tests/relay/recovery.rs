@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pillarbox::{Destination, Message, Relay, Route, SendError, Sink, emit};
-use pillarbox_testkit::wait_until;
+use pillarbox::store::postgres::PostgresStore;
+use pillarbox::{Destination, Inspect, Message, Relay, Route, SendError, Sink, Status};
+use pillarbox_testkit::{TestDatabase, wait_until};
 
 use crate::fixture::{Outbox, PATIENCE, Place, all_to, impatient, while_running};
 use crate::settling::Flaky;
@@ -61,5 +62,41 @@ async fn a_timeout_is_no_proof_that_others_get_through() {
     assert_eq!(outbox.get(before).await.event.attempts, 1, "the loud one got through meanwhile");
     for id in after {
         assert_eq!(outbox.get(id).await.event.attempts, 0, "nothing got through any more");
+    }
+}
+
+#[tokio::test]
+async fn what_a_destination_says_can_always_be_settled() {
+    let database = TestDatabase::create().await;
+    let store = PostgresStore::connect(&database.url(), "public").await.unwrap();
+    store.migrate().await.unwrap();
+    let sqlite = Outbox::new().await;
+    for store in [Arc::new(store) as Arc<dyn Both>, Arc::clone(&sqlite.store) as Arc<dyn Both>] {
+        let id = store.emit(pillarbox::Event::new("Order", 1, "order.placed")).await.unwrap().id;
+        let asks = |kind: fn(&'static str) -> SendError| {
+            Place::that(move |_| Err(kind("not\0now").after(Some(Duration::MAX))))
+        };
+        let relay = Relay::builder(Arc::clone(&store).as_store())
+            .settings(impatient())
+            .destination(asks(SendError::retry).as_destination("busy"))
+            .destination(asks(SendError::unavailable).as_destination("down"))
+            .route(Route::new("*", ["busy", "down"]))
+            .build()
+            .unwrap();
+        tokio::time::timeout(PATIENCE, relay.run_once()).await.expect("it is settled").unwrap();
+        let event = store.get(id).await.unwrap().unwrap();
+        assert_eq!((event.event.status, event.event.attempts), (Status::Pending, 1));
+        assert_eq!(event.deliveries[0].error, "not\u{fffd}now");
+    }
+}
+
+/// Both sides of a store.
+trait Both: Inspect + pillarbox::Store {
+    fn as_store(self: Arc<Self>) -> Arc<dyn pillarbox::Store>;
+}
+
+impl<T: Inspect + pillarbox::Store> Both for T {
+    fn as_store(self: Arc<Self>) -> Arc<dyn pillarbox::Store> {
+        self
     }
 }
