@@ -61,6 +61,8 @@ struct Engine {
     observers: Observers,
     settler: Settler,
     load: Load,
+    /// Events that probe destinations that are down: no load that others wait for, until the relay stops.
+    probes: Load,
     waker: Waker,
     phase: watch::Sender<Phase>,
     /// A destination is back: its events can be unparked.
@@ -146,6 +148,7 @@ impl Engine {
             observers,
             settler: Settler::new(),
             load: Load::new(),
+            probes: Load::new(),
             waker: Waker::default(),
             phase: watch::Sender::new(Phase::Running),
             recovered: Notify::new(),

@@ -264,7 +264,7 @@ impl Lane {
                 tracing::warn!(destination = self.name, %error, "a destination is down; its events wait for it");
                 waiting.into_iter().for_each(|job| job.answer(engine, parked()));
                 if engine.is_probing() {
-                    job.unload();
+                    job.reload(engine.probes.admit(0));
                     tokio::spawn(probe(Arc::clone(engine), Arc::clone(self), job));
                 } else {
                     job.answer(engine, parked());
@@ -314,6 +314,19 @@ fn resolve(mut error: SendError, others_got_through: bool) -> SendError {
     error
 }
 
+impl Lane {
+    /// The event of the probe waits like the others, and the next one that comes decides whether the destination is down:
+    /// without a probe nobody would find out that it is back.
+    fn probe_no_more(&self, engine: &Engine, job: Job) {
+        let error = {
+            let mut state = lock(&self.state);
+            state.breaker.ajar();
+            state.last_error.clone()
+        };
+        job.answer(engine, Answer::Parked { error });
+    }
+}
+
 /// While a destination is down, one event is tried again and again; the others wait untouched in the table.
 async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job) {
     let mut job = job;
@@ -321,8 +334,7 @@ async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job) {
         let probe_at = lock(&lane.state).breaker.probe_at();
         let pause = probe_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
         if engine.rest_renewing(&job, pause).await {
-            let error = lock(&lane.state).last_error.clone();
-            return job.answer(&engine, Answer::Parked { error });
+            return lane.probe_no_more(&engine, job);
         }
         let Some(held) = engine.hold(vec![job], lane.timeout).await.pop() else {
             // Its lease was lost, so somebody else has it: let the next event be the probe.
@@ -350,7 +362,7 @@ async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job) {
                 lane.answered(&engine, &error);
                 return job.answer(&engine, Answer::Failed { error, took: started.elapsed() });
             }
-            Some(None) | None => return job.answer(&engine, Answer::Released),
+            Some(None) | None => return lane.probe_no_more(&engine, job),
         }
     }
 }

@@ -100,3 +100,20 @@ impl<T: Inspect + pillarbox::Store> Both for T {
         self
     }
 }
+
+#[tokio::test]
+async fn a_relay_that_runs_again_finds_out_that_an_outage_is_over() {
+    let outbox = Outbox::new().await;
+    let place = Place::down();
+    let relay = outbox.relay().destination(place.as_destination("a")).route(all_to("a")).build().unwrap();
+    outbox.emit("order.placed", 10).await;
+    while_running(&relay, async {
+        wait_until("it is probed", PATIENCE, async || place.asked() >= 5).await;
+    })
+    .await;
+    place.now(|_| Ok(()));
+    while_running(&relay, async {
+        wait_until("all are delivered", PATIENCE, async || outbox.counts().await.delivered == 10).await;
+    })
+    .await;
+}
