@@ -80,9 +80,10 @@ impl Breaker {
         }
     }
 
-    /// There is nothing to probe with any more: the next event decides.
-    pub(super) fn ajar(&mut self) {
+    /// There is nothing to probe with any more: the next event decides. Answers how long a last probe had better wait.
+    pub(super) fn ajar(&mut self) -> Duration {
         self.state = State::Closed { outages: self.settings.threshold.saturating_sub(1) };
+        self.settings.cap
     }
 
     /// When to probe next, if it is open.

@@ -47,6 +47,9 @@ struct State {
 
 /// How many parked events are let back first.
 const FIRST_RAMP: usize = 8;
+/// After so many probes in vain, eight minutes by default, others are tried: perhaps it is not the destination that is down,
+/// but this event that brings it down each time.
+const PROBES_OF_ONE_EVENT: u32 = 20;
 
 impl Lane {
     pub(super) fn new(
@@ -325,11 +328,18 @@ impl Lane {
         };
         job.answer(engine, Answer::Parked { error });
     }
+
+    /// Others are let back and decide. This event is put off, because the oldest would be the first of them again.
+    fn probe_with_others(&self, engine: &Engine, job: Job, error: SendError) {
+        let after = lock(&self.state).breaker.ajar();
+        job.answer(engine, Answer::Postponed { error, after });
+        engine.recovered.notify_one();
+    }
 }
 
 /// While a destination is down, one event is tried again and again; the others wait untouched in the table.
 async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job) {
-    let mut job = job;
+    let (mut job, mut in_vain) = (job, 0);
     loop {
         let probe_at = lock(&lane.state).breaker.probe_at();
         let pause = probe_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
@@ -353,6 +363,10 @@ async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job) {
             }
             Some(Some(Err(error))) if error.kind == SendErrorKind::Unavailable => {
                 tracing::info!(destination = lane.name, %error, "a destination is still down");
+                in_vain += 1;
+                if in_vain == PROBES_OF_ONE_EVENT {
+                    return lane.probe_with_others(&engine, job, error);
+                }
                 let mut state = lock(&lane.state);
                 state.breaker.still_down(Instant::now(), error.after);
                 state.last_error = Some(error);
