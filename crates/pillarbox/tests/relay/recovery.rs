@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pillarbox::store::postgres::PostgresStore;
-use pillarbox::{Destination, Inspect, Message, Relay, Route, SendError, Sink, Status};
+use pillarbox::{Destination, Inspect, Message, Relay, RelaySettings, Route, SendError, Sink, Status};
 use pillarbox_testkit::{TestDatabase, wait_until};
 
-use crate::fixture::{Outbox, PATIENCE, Place, all_to, impatient, while_running};
+use crate::fixture::{Gate, Outbox, PATIENCE, Place, all_to, impatient, while_running};
 use crate::settling::Flaky;
 
 #[tokio::test]
@@ -133,4 +133,27 @@ async fn a_relay_that_runs_again_finds_out_that_an_outage_is_over() {
         wait_until("all are delivered", PATIENCE, async || outbox.counts().await.delivered == 10).await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_handler_goes_on_while_its_lease_is_renewed() {
+    let outbox = Outbox::new().await;
+    outbox.emit("order.placed", 1).await;
+    let store = Flaky { silent_on: Some("renew"), ..Flaky::over(&outbox) };
+    let renewals = Arc::clone(&store.renewals);
+    let gate = Gate::closed();
+    let settings = RelaySettings { lease: Duration::from_secs(2), ..impatient() };
+    let relay = Relay::builder(Arc::new(store))
+        .settings(settings)
+        .destination(Destination::new("a", gate.clone()).timeout(None))
+        .route(all_to("a"))
+        .build()
+        .unwrap();
+    let pass = async { relay.run_once().await.unwrap() };
+    let test = async {
+        wait_until("a renewal hangs", PATIENCE, async || renewals.load(Ordering::SeqCst) == 1).await;
+        gate.open.add_permits(1);
+    };
+    tokio::time::timeout(PATIENCE, async { tokio::join!(pass, test) }).await.expect("the handler goes on");
+    assert_eq!(outbox.counts().await.delivered, 1);
 }
