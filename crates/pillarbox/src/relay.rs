@@ -73,6 +73,11 @@ struct Engine {
     rerouted: AtomicBool,
 }
 
+tokio::task_local! {
+    /// The relay that is sending in this task: the address of its engine.
+    static SENDER: usize;
+}
+
 /// How far the relay has come on its way to the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
@@ -97,6 +102,11 @@ impl Relay {
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.engine.waker.clone()
+    }
+
+    /// Whether this is called by what this relay sends to: then waiting for the relay would be waiting for oneself.
+    pub(crate) fn is_caller(&self) -> bool {
+        SENDER.try_with(|sender| *sender == self.engine.address()).unwrap_or(false)
     }
 
     /// One pass: claims a batch, sends it, settles it, and answers when that is done.
@@ -155,6 +165,15 @@ impl Engine {
             probing: AtomicBool::new(false),
             rerouted: AtomicBool::new(false),
         }
+    }
+
+    /// The same, but what is called inside can tell that it is.
+    async fn sending<T>(&self, send: impl Future<Output = T>) -> T {
+        SENDER.scope(self.address(), send).await
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     fn is_probing(&self) -> bool {

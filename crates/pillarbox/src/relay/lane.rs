@@ -280,7 +280,7 @@ impl Lane {
     async fn send(&self, engine: &Engine, batch: &[Job]) -> Option<Vec<Result<(), SendError>>> {
         let messages: Vec<Message> = batch.iter().map(Job::message).collect();
         let answered_before = self.answered.load(Ordering::Relaxed);
-        let sending = AssertUnwindSafe(self.sink.send(&messages)).catch_unwind();
+        let sending = AssertUnwindSafe(engine.sending(self.sink.send(&messages))).catch_unwind();
         let timed_out = async {
             match self.timeout {
                 Some(timeout) => tokio::time::sleep(timeout).await,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pillarbox::store::postgres::PostgresStore;
-use pillarbox::{Destination, Inspect, Message, Relay, RelaySettings, Route, SendError, Sink, Status};
+use pillarbox::{Destination, Inspect, Message, Relay, RelaySettings, Route, SendError, Sink, Status, emit};
 use pillarbox_testkit::{TestDatabase, wait_until};
 
 use crate::fixture::{Gate, Outbox, PATIENCE, Place, all_to, impatient, while_running};
@@ -156,4 +156,33 @@ async fn a_handler_goes_on_while_its_lease_is_renewed() {
     };
     tokio::time::timeout(PATIENCE, async { tokio::join!(pass, test) }).await.expect("the handler goes on");
     assert_eq!(outbox.counts().await.delivered, 1);
+}
+
+#[tokio::test]
+async fn a_handler_may_emit_in_eager_mode() {
+    let outbox = Outbox::new().await;
+    let application: Arc<std::sync::OnceLock<pillarbox::Outbox>> = Arc::default();
+    let (emitter, pool) = (Arc::clone(&application), outbox.store.pool().clone());
+    let place = Place::fine();
+    let relay = outbox
+        .relay()
+        .handler("order.placed", move |_| {
+            let (emitter, pool) = (Arc::clone(&emitter), pool.clone());
+            async move {
+                let mut tx = pool.begin().await.map_err(|error| error.to_string())?;
+                emit(&mut tx, pillarbox::Event::new("Mail", 1, "mail.wanted"))
+                    .await
+                    .map_err(|error| error.to_string())?;
+                emitter.get().unwrap().commit(tx).await.map_err(|error| error.to_string())
+            }
+        })
+        .destination(place.as_destination("mail"))
+        .route(Route::new("mail.*", ["mail"]))
+        .build()
+        .unwrap();
+    let outermost = application.get_or_init(|| pillarbox::Outbox::eager(Arc::new(relay)));
+    let mut tx = outbox.store.pool().begin().await.unwrap();
+    emit(&mut tx, pillarbox::Event::new("Order", 1, "order.placed")).await.unwrap();
+    tokio::time::timeout(PATIENCE, outermost.commit(tx)).await.expect("nobody waits for himself").unwrap();
+    assert_eq!((outbox.counts().await.delivered, place.got().len()), (2, 1));
 }
