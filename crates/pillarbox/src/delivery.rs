@@ -62,16 +62,31 @@ pub enum Answer {
     Parked {
         /// What the destination last said.
         error: Option<SendError>,
+        /// How long it took to find out, if this event was what it was tried with.
+        tried: Option<Duration>,
     },
     /// In vain because of what may be an outage: again after a short while, no attempt used.
     Postponed {
         /// Why.
         error: SendError,
+        /// How long it took.
+        took: Duration,
         /// How long to wait.
         after: Duration,
     },
     /// Not sent, through no fault of anybody's: due again at once.
     Released,
+}
+
+impl Answer {
+    /// What went wrong when it was sent, and after how long. What was not sent did not fail.
+    fn failure(&self) -> Option<(&SendError, Duration)> {
+        match self {
+            Self::Failed { error, took } | Self::Postponed { error, took, .. } => Some((error, *took)),
+            Self::Parked { error, tried } => error.as_ref().zip(*tried),
+            Self::Sent | Self::Released => None,
+        }
+    }
 }
 
 /// What the event's row becomes.
@@ -105,7 +120,7 @@ pub enum Change {
     },
 }
 
-/// A failed attempt, for people to look at.
+/// A failed attempt, for people to look at; those in an outage, too, though they do not count.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attempt {
     /// Where to.
@@ -156,17 +171,17 @@ pub fn judge(
     let mut released = 0;
     for (destination, answer) in answers {
         let Some(delivery) = after.iter_mut().find(|delivery| delivery.destination == *destination) else { continue };
-        if let Answer::Failed { error, took } = answer {
-            failures.push(Attempt { destination: destination.clone(), took: *took, error: error.clone() });
+        if let Some((error, took)) = answer.failure() {
+            failures.push(Attempt { destination: destination.clone(), took, error: error.clone() });
         }
         match answer {
             Answer::Sent => *delivery = Delivery { status: Status::Delivered, ..Delivery::open(destination, 0) },
             Answer::Failed { error, .. } => fail(delivery, error, policy, own_limit, chance),
-            Answer::Postponed { error, after } => {
+            Answer::Postponed { error, after, .. } => {
                 delivery.due_in = *after;
                 delivery.error.clone_from(&error.message);
             }
-            Answer::Parked { error } => {
+            Answer::Parked { error, .. } => {
                 if let Some(error) = error {
                     delivery.error.clone_from(&error.message);
                 }
@@ -266,11 +281,13 @@ mod tests {
     fn an_outage_uses_no_attempt() {
         let before = [Delivery::open("a", 3)];
         let down = SendError::unavailable("down");
-        let verdict = round(&before, false, vec![("a", Answer::Parked { error: Some(down.clone()) })]);
+        let verdict = round(&before, false, vec![("a", Answer::Parked { error: Some(down.clone()), tried: None })]);
         assert_eq!((verdict.change, verdict.attempts), (Change::Park { on: "a".into(), error: "down".into() }, 3));
-        let after = Duration::from_secs(1);
-        let verdict = round(&before, false, vec![("a", Answer::Postponed { error: down, after })]);
+        assert!(verdict.failures.is_empty(), "it was not sent");
+        let (after, took) = (Duration::from_secs(1), Duration::from_millis(7));
+        let verdict = round(&before, false, vec![("a", Answer::Postponed { error: down, took, after })]);
         assert_eq!((verdict.change, verdict.attempts), (Change::Retry { after, error: "down".into() }, 3));
+        assert_eq!(verdict.failures.len(), 1, "people can see it");
     }
 
     #[test]
@@ -311,7 +328,7 @@ mod tests {
     #[test]
     fn a_fan_out_waits_for_the_next_open_one_and_parks_only_when_all_of_them_do() {
         let before = [Delivery::open("a", 0), Delivery { due_in: Duration::from_secs(9), ..Delivery::open("b", 1) }];
-        let park = || Answer::Parked { error: None };
+        let park = || Answer::Parked { error: None, tried: None };
         let verdict = round(&before, true, vec![("a", park())]);
         assert_eq!(verdict.change, Change::Retry { after: Duration::from_secs(9), error: String::new() });
         let before = [Delivery::open("a", 0), Delivery::open("b", 0)];

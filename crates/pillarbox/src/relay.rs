@@ -22,6 +22,7 @@ mod flight;
 mod lane;
 mod lease;
 mod load;
+mod probe;
 mod rate;
 mod run;
 mod settings;

@@ -297,7 +297,8 @@ pub trait Store: Send + Sync + 'static {
     /// The kinds of the events parked on this, each once.
     async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError>;
 
-    /// Makes events parked on this due, oldest first, at most `limit`, with `kind` only those of it. Answers how many.
+    /// Makes events parked on this due, those first that wait longest, at most `limit`, with `kind` only those of it.
+    /// Answers how many.
     async fn unpark(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError>;
 
     /// Deletes one batch of old terminal events, never pending ones, unless another relay is doing so.

@@ -1,10 +1,10 @@
--- Unpark: events that wait for $1 are due again, oldest first, at most $2; with $3 and $4 only those of a kind.
+-- Unpark: events that wait for $1 are due again, those first that wait longest, at most $2; with $3 and $4 only those of a kind.
 -- They share one moment, so that they are claimed in the order of seq.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), waiting AS MATERIALIZED (
     SELECT id FROM {schema}.outbox_event
     WHERE parked_on = $1 AND status = 'pending'
       AND ($3::text IS NULL OR (event_type = $3 AND aggregate_type = $4))
-    ORDER BY seq
+    ORDER BY next_attempt_at, seq
     LIMIT $2
     FOR NO KEY UPDATE SKIP LOCKED
 )

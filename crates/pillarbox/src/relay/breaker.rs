@@ -13,11 +13,13 @@ pub struct BreakerSettings {
     pub base: Duration,
     /// What the doubling stops at.
     pub cap: Duration,
+    /// After so many probes in vain, and again after twice as many, another event is the probe: it may be the event.
+    pub patience: u32,
 }
 
 impl Default for BreakerSettings {
     fn default() -> Self {
-        Self { threshold: 3, base: Duration::from_secs(1), cap: Duration::from_secs(10) }
+        Self { threshold: 3, base: Duration::from_secs(1), cap: Duration::from_secs(10), patience: 8 }
     }
 }
 
@@ -36,17 +38,20 @@ pub(super) enum Met {
 pub(super) struct Breaker {
     settings: BreakerSettings,
     state: State,
+    /// Probes in vain since the destination last answered.
+    probes: u32,
+    openings: u64,
 }
 
 #[derive(Debug)]
 enum State {
     Closed { outages: u32 },
-    Open { probes: u32, probe_at: Instant },
+    Open { probe_at: Instant },
 }
 
 impl Breaker {
     pub(super) fn new(settings: BreakerSettings) -> Self {
-        Self { settings, state: State::Closed { outages: 0 } }
+        Self { settings, state: State::Closed { outages: 0 }, probes: 0, openings: 0 }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -57,6 +62,7 @@ impl Breaker {
     pub(super) fn alive(&mut self) -> bool {
         let was_open = self.is_open();
         self.state = State::Closed { outages: 0 };
+        self.probes = 0;
         was_open
     }
 
@@ -68,34 +74,45 @@ impl Breaker {
         if *outages < self.settings.threshold && asked.is_none() {
             return Met::Hiccup(self.settings.base);
         }
-        self.state = State::Open { probes: 0, probe_at: now + self.pause(0, asked) };
+        self.state = State::Open { probe_at: now + self.pause(asked) };
+        self.openings += 1;
         Met::Opened
+    }
+
+    /// Which opening of the breaker this is: whoever probes for an earlier one need not any more.
+    pub(super) fn openings(&self) -> u64 {
+        self.openings
     }
 
     /// A probe failed.
     pub(super) fn still_down(&mut self, now: Instant, asked: Option<Duration>) {
-        if let State::Open { probes, .. } = self.state {
-            let probes = probes + 1;
-            self.state = State::Open { probes, probe_at: now + self.pause(probes, asked) };
+        if self.is_open() {
+            self.probes += 1;
+            self.state = State::Open { probe_at: now + self.pause(asked) };
         }
     }
 
-    /// There is nothing to probe with any more: the next event decides. Answers how long a last probe had better wait.
-    pub(super) fn ajar(&mut self) -> Duration {
+    /// Whether it is time to probe with another event.
+    pub(super) fn wants_another(&self) -> bool {
+        let patience = self.settings.patience.max(1);
+        self.is_open() && self.probes.is_multiple_of(patience) && (self.probes / patience).is_power_of_two()
+    }
+
+    /// There is nothing to probe with any more: the next event decides.
+    pub(super) fn ajar(&mut self) {
         self.state = State::Closed { outages: self.settings.threshold.saturating_sub(1) };
-        self.settings.cap
     }
 
     /// When to probe next, if it is open.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         match self.state {
-            State::Open { probe_at, .. } => Some(probe_at),
+            State::Open { probe_at } => Some(probe_at),
             State::Closed { .. } => None,
         }
     }
 
-    fn pause(&self, probes: u32, asked: Option<Duration>) -> Duration {
-        let own = self.settings.base.saturating_mul(1 << probes.min(16)).min(self.settings.cap);
+    fn pause(&self, asked: Option<Duration>) -> Duration {
+        let own = self.settings.base.saturating_mul(1 << self.probes.min(16)).min(self.settings.cap);
         own.max(asked.unwrap_or_default()).min(LONGEST_WAIT)
     }
 }
@@ -143,6 +160,24 @@ mod tests {
         assert_eq!(breaker.probe_at().unwrap() - now, 90 * SECOND);
         breaker.still_down(now, Some(Duration::MAX));
         assert_eq!(breaker.probe_at().unwrap() - now, LONGEST_WAIT);
+    }
+
+    #[test]
+    fn now_and_then_another_event_is_the_probe_and_what_was_learnt_is_not_forgotten() {
+        let (mut breaker, now) = (breaker(), Instant::now());
+        let mut another = Vec::new();
+        for probe in 1..=40 {
+            while !breaker.is_open() {
+                breaker.outage(now, None);
+            }
+            breaker.still_down(now, None);
+            if breaker.wants_another() {
+                another.push(probe);
+                breaker.ajar();
+            }
+        }
+        assert_eq!(another, [8, 16, 32]);
+        assert_eq!(breaker.probe_at().unwrap() - now, 10 * SECOND);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::breaker::{Breaker, BreakerSettings, Met};
 use super::flight::Job;
 use super::load::lock;
 use super::rate::Rate;
-use super::{Engine, Phase};
+use super::{Engine, Phase, probe};
 use crate::delivery::Answer;
 use crate::observe::panic_message;
 use crate::sink::{Message, SendError, SendErrorKind, Sink};
@@ -22,21 +22,21 @@ use crate::store::Ticket;
 pub(super) struct Lane {
     pub(super) name: String,
     sink: Arc<dyn Sink>,
-    timeout: Option<Duration>,
+    pub(super) timeout: Option<Duration>,
     concurrency: usize,
     pub(super) paused: bool,
     /// Held by the worker whose turn it is: events wait for their turn in the queue, not in a worker's hand.
     rate: Option<tokio::sync::Mutex<Rate>>,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     /// Sends that the destination has answered: what a timeout is depends on whether others got through.
-    answered: AtomicU64,
+    pub(super) answered: AtomicU64,
 }
 
-struct State {
+pub(super) struct State {
     queue: VecDeque<Job>,
     workers: usize,
-    breaker: Breaker,
-    last_error: Option<SendError>,
+    pub(super) breaker: Breaker,
+    pub(super) last_error: Option<SendError>,
     /// More was queued than others could wait for: what comes is parked until the queue is short.
     congested: bool,
     /// How many parked events are let back at once.
@@ -47,9 +47,6 @@ struct State {
 
 /// How many parked events are let back first.
 const FIRST_RAMP: usize = 8;
-/// After so many probes in vain, eight minutes by default, others are tried: perhaps it is not the destination that is down,
-/// but this event that brings it down each time.
-const PROBES_OF_ONE_EVENT: u32 = 20;
 
 impl Lane {
     pub(super) fn new(
@@ -90,7 +87,7 @@ impl Lane {
             }
         };
         if let Some((job, error)) = refused {
-            job.answer(engine, Answer::Parked { error });
+            job.answer(engine, Answer::Parked { error, tried: None });
         }
     }
 
@@ -113,7 +110,7 @@ impl Lane {
             state.queue.split_off(self.concurrency)
         };
         let count = shed.len();
-        shed.into_iter().for_each(|job| job.answer(engine, Answer::Parked { error: None }));
+        shed.into_iter().for_each(|job| job.answer(engine, Answer::Parked { error: None, tried: None }));
         count
     }
 
@@ -202,7 +199,7 @@ async fn work(engine: Arc<Engine>, lane: Arc<Lane>) {
     while let Some(batch) = lane.turn(&engine).await {
         if lane.is_open() {
             let error = lock(&lane.state).last_error.clone();
-            batch.into_iter().for_each(|job| job.answer(&engine, Answer::Parked { error: error.clone() }));
+            batch.into_iter().for_each(|job| job.answer(&engine, Answer::Parked { error: error.clone(), tried: None }));
             continue;
         }
         let batch = engine.hold(batch, lane.timeout).await;
@@ -220,32 +217,36 @@ impl Lane {
             return;
         };
         let took = started.elapsed();
-        for (job, answer) in batch.into_iter().zip(answers) {
-            match answer {
-                Ok(()) => {
-                    self.alive(engine);
-                    engine.observers.tell("sent", |observer| observer.sent(job.event(), &self.name, took));
-                    job.answer(engine, Answer::Sent);
-                }
-                Err(error) => {
-                    engine.observers.tell("failed", |observer| observer.failed(job.event(), &self.name, &error));
-                    self.failed(engine, job, error, took);
-                }
-            }
-        }
+        batch.into_iter().zip(answers).for_each(|(job, answer)| self.answered(engine, job, answer, took));
     }
 
-    /// An error is an answer, unless it is that there was none. A timeout that counted as one would let the next timeout
-    /// count as one, too, and so on through a whole outage, with an attempt used for each.
-    fn answered(&self, engine: &Engine, error: &SendError) {
-        if error.kind != SendErrorKind::Timeout {
-            self.alive(engine);
+    pub(super) fn answered(
+        self: &Arc<Self>,
+        engine: &Arc<Engine>,
+        job: Job,
+        answer: Result<(), SendError>,
+        took: Duration,
+    ) {
+        match answer {
+            Ok(()) => {
+                self.alive(engine);
+                engine.observers.tell("sent", |observer| observer.sent(job.event(), &self.name, took));
+                job.answer(engine, Answer::Sent);
+            }
+            Err(error) => {
+                engine.observers.tell("failed", |observer| observer.failed(job.event(), &self.name, &error));
+                self.failed(engine, job, error, took);
+            }
         }
     }
 
     fn failed(self: &Arc<Self>, engine: &Arc<Engine>, job: Job, error: SendError, took: Duration) {
         if error.kind != SendErrorKind::Unavailable {
-            self.answered(engine, &error);
+            // That there was no answer is none: a timeout that counted as one would let the next one count, and so on
+            // through a whole outage, with an attempt used for each.
+            if error.kind != SendErrorKind::Timeout {
+                self.alive(engine);
+            }
             tracing::warn!(destination = self.name, id = %job.event().id, %error, "an attempt failed");
             return job.answer(engine, Answer::Failed { error, took });
         }
@@ -259,25 +260,26 @@ impl Lane {
             }
             (met, waiting)
         };
-        let parked = || Answer::Parked { error: Some(error.clone()) };
+        let parked = |tried| Answer::Parked { error: Some(error.clone()), tried };
         match met {
-            Met::Hiccup(after) => job.answer(engine, Answer::Postponed { error: error.clone(), after }),
-            Met::Down => job.answer(engine, parked()),
+            Met::Hiccup(after) => job.answer(engine, Answer::Postponed { error: error.clone(), took, after }),
+            Met::Down => job.answer(engine, parked(Some(took))),
             Met::Opened => {
                 tracing::warn!(destination = self.name, %error, "a destination is down; its events wait for it");
-                waiting.into_iter().for_each(|job| job.answer(engine, parked()));
+                waiting.into_iter().for_each(|job| job.answer(engine, parked(None)));
                 if engine.is_probing() {
                     job.reload(engine.probes.admit(0));
-                    tokio::spawn(probe(Arc::clone(engine), Arc::clone(self), job));
+                    let opening = lock(&self.state).breaker.openings();
+                    tokio::spawn(probe::probe(Arc::clone(engine), Arc::clone(self), job, opening));
                 } else {
-                    job.answer(engine, parked());
+                    job.answer(engine, parked(Some(took)));
                 }
             }
         }
     }
 
     /// Sends, and renews leases that would run out meanwhile. `None`: the relay has waited long enough.
-    async fn send(&self, engine: &Engine, batch: &[Job]) -> Option<Vec<Result<(), SendError>>> {
+    pub(super) async fn send(&self, engine: &Engine, batch: &[Job]) -> Option<Vec<Result<(), SendError>>> {
         let messages: Vec<Message> = batch.iter().map(Job::message).collect();
         let answered_before = self.answered.load(Ordering::Relaxed);
         let sending = AssertUnwindSafe(engine.sending(self.sink.send(&messages))).catch_unwind();
@@ -312,68 +314,4 @@ fn resolve(mut error: SendError, others_got_through: bool) -> SendError {
         error.kind = SendErrorKind::Unavailable;
     }
     error
-}
-
-impl Lane {
-    /// The event of the probe waits like the others, and the next one that comes decides whether the destination is down:
-    /// without a probe nobody would find out that it is back.
-    fn probe_no_more(&self, engine: &Engine, job: Job) {
-        let error = {
-            let mut state = lock(&self.state);
-            state.breaker.ajar();
-            state.last_error.clone()
-        };
-        job.answer(engine, Answer::Parked { error });
-    }
-
-    /// Others are let back and decide. This event is put off, because the oldest would be the first of them again.
-    fn probe_with_others(&self, engine: &Engine, job: Job, error: SendError) {
-        let after = lock(&self.state).breaker.ajar();
-        job.answer(engine, Answer::Postponed { error, after });
-        engine.recovered.notify_one();
-    }
-}
-
-/// While a destination is down, one event is tried again and again; the others wait untouched in the table.
-async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job) {
-    let (mut job, mut in_vain) = (job, 0);
-    loop {
-        let probe_at = lock(&lane.state).breaker.probe_at();
-        let pause = probe_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
-        if engine.rest_renewing(&job, pause).await {
-            return lane.probe_no_more(&engine, job);
-        }
-        let Some(held) = engine.hold(vec![job], lane.timeout).await.pop() else {
-            // Its lease was lost, so somebody else has it: let the next event be the probe.
-            lock(&lane.state).breaker.ajar();
-            engine.recovered.notify_one();
-            return;
-        };
-        job = held;
-        let started = Instant::now();
-        let answer = lane.send(&engine, std::slice::from_ref(&job)).await.map(|mut answers| answers.pop());
-        match answer {
-            Some(Some(Ok(()))) => {
-                lane.alive(&engine);
-                engine.observers.tell("sent", |observer| observer.sent(job.event(), &lane.name, started.elapsed()));
-                return job.answer(&engine, Answer::Sent);
-            }
-            Some(Some(Err(error))) if error.kind == SendErrorKind::Unavailable => {
-                tracing::info!(destination = lane.name, %error, "a destination is still down");
-                in_vain += 1;
-                if in_vain == PROBES_OF_ONE_EVENT {
-                    return lane.probe_with_others(&engine, job, error);
-                }
-                let mut state = lock(&lane.state);
-                state.breaker.still_down(Instant::now(), error.after);
-                state.last_error = Some(error);
-            }
-            Some(Some(Err(error))) => {
-                engine.observers.tell("failed", |observer| observer.failed(job.event(), &lane.name, &error));
-                lane.answered(&engine, &error);
-                return job.answer(&engine, Answer::Failed { error, took: started.elapsed() });
-            }
-            Some(None) | None => return lane.probe_no_more(&engine, job),
-        }
-    }
 }

@@ -88,6 +88,6 @@ impl Engine {
     /// An open delivery to a destination that is no more: it waits for it by name.
     pub(super) fn park_unknown(&self, job: Job) {
         let error = SendError::unavailable(format!("there is no destination {:?} any more", job.destination()));
-        job.answer(self, Answer::Parked { error: Some(error) });
+        job.answer(self, Answer::Parked { error: Some(error), tried: None });
     }
 }

@@ -62,7 +62,12 @@ impl Outbox {
 pub(crate) fn impatient() -> RelaySettings {
     RelaySettings {
         retry: RetryPolicy { base: Duration::ZERO, ..RetryPolicy::default() },
-        breaker: BreakerSettings { threshold: 3, base: Duration::from_millis(20), cap: Duration::from_millis(20) },
+        breaker: BreakerSettings {
+            threshold: 3,
+            base: Duration::from_millis(20),
+            cap: Duration::from_millis(20),
+            patience: 1000,
+        },
         poll_interval: Duration::from_millis(20),
         ..RelaySettings::default()
     }

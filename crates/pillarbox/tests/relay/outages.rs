@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use pillarbox::relay::BreakerSettings;
 use pillarbox::store::{Filter, State};
 use pillarbox::{Destination, Inspect, Message, RelaySettings, Route, SendError, Sink, Status};
 use pillarbox_testkit::wait_until;
 use tokio::sync::oneshot;
 
-use crate::fixture::{Gate, Outbox, PATIENCE, Place, all_to, impatient, sorted};
+use crate::fixture::{Gate, Outbox, PATIENCE, Place, all_to, impatient, sorted, while_running};
 
 #[tokio::test]
 async fn an_outage_parks_uses_no_attempt_and_ends_by_itself() {
@@ -194,4 +195,26 @@ async fn a_fan_out_waits_for_the_one_that_is_down_without_bothering_the_other() 
     assert_eq!(sorted(fine.got()), sorted(ids.clone()));
     assert_eq!(sorted(down.got()), sorted(ids.clone()));
     assert_eq!(outbox.get(ids[0]).await.event.status, Status::Delivered);
+}
+
+#[tokio::test]
+async fn an_event_that_alone_makes_its_destination_look_down_is_found_out() {
+    let outbox = Outbox::new().await;
+    let place = Place::that(|message| match message.event_type.as_str() {
+        "poison" => Err(SendError::unavailable("overloaded, by this one")),
+        _ => Ok(()),
+    });
+    let poison = outbox.emit("poison", 1).await[0];
+    let settings = impatient();
+    let breaker = BreakerSettings { threshold: 1, patience: 2, ..settings.breaker };
+    let settings = RelaySettings { breaker, ..settings };
+    let relay =
+        outbox.relay().settings(settings).destination(place.as_destination("a")).route(all_to("a")).build().unwrap();
+    while_running(&relay, async {
+        wait_until("it looks down", PATIENCE, async || place.asked() > 0).await;
+        outbox.emit("order.placed", 20).await;
+        wait_until("the others get through", PATIENCE, async || outbox.counts().await.delivered == 20).await;
+        wait_until("it has used an attempt", PATIENCE, async || outbox.get(poison).await.event.attempts > 0).await;
+    })
+    .await;
 }

@@ -102,23 +102,6 @@ impl<T: Inspect + pillarbox::Store> Both for T {
 }
 
 #[tokio::test]
-async fn an_event_that_is_always_refused_as_in_an_outage_does_not_stop_the_others_for_ever() {
-    let outbox = Outbox::new().await;
-    let place = Place::that(|message| match message.event_type.as_str() {
-        "poison" => Err(SendError::unavailable("502")),
-        _ => Ok(()),
-    });
-    let relay = outbox.relay().destination(place.as_destination("a")).route(all_to("a")).build().unwrap();
-    outbox.emit("poison", 1).await;
-    while_running(&relay, async {
-        wait_until("it is probed", PATIENCE, async || place.asked() >= 5).await;
-        outbox.emit("order.placed", 30).await;
-        wait_until("the others are delivered", PATIENCE, async || outbox.counts().await.delivered == 30).await;
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn a_relay_that_runs_again_finds_out_that_an_outage_is_over() {
     let outbox = Outbox::new().await;
     let place = Place::down();

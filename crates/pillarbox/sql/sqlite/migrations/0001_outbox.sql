@@ -48,7 +48,7 @@ BEGIN
 END;
 
 CREATE INDEX outbox_event_due ON outbox_event (next_attempt_at, seq) WHERE status = 'pending' AND parked_on IS NULL;
-CREATE INDEX outbox_event_parked ON outbox_event (parked_on, seq) WHERE parked_on IS NOT NULL;
+CREATE INDEX outbox_event_parked ON outbox_event (parked_on, next_attempt_at, seq) WHERE parked_on IS NOT NULL;
 CREATE INDEX outbox_event_failed ON outbox_event (updated_at) WHERE status = 'failed';
 
 -- One row per destination of a fan-out that did not succeed at once.

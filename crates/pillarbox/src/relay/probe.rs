@@ -1,0 +1,90 @@
+//! The probe: while a destination is down, one event finds out when it is back. If it is the event that makes the
+//! destination look down, others find that out.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::flight::Job;
+use super::lane::Lane;
+use super::load::lock;
+use super::{Engine, Phase};
+use crate::delivery::Answer;
+use crate::sink::{SendError, SendErrorKind};
+
+/// How long an event that has probed in vain waits for others to try.
+const SECOND_OPINION: Duration = Duration::from_secs(10);
+
+/// While a destination is down, one event is tried again and again; the others wait untouched in the table.
+pub(super) async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job, opening: u64) {
+    let mut job = job;
+    loop {
+        let (probe_at, last_error) = {
+            let state = lock(&lane.state);
+            // Others may have got through meanwhile, and the destination may be down again since: not our affair.
+            let ours = state.breaker.openings() == opening;
+            (state.breaker.probe_at().filter(|_| ours), state.last_error.clone())
+        };
+        let parked = Answer::Parked { error: last_error, tried: None };
+        let Some(probe_at) = probe_at else { return job.answer(&engine, parked) };
+        if engine.rest_renewing(&job, probe_at.saturating_duration_since(Instant::now())).await {
+            // The relay may run again, and then nobody would probe: the next event decides.
+            lock(&lane.state).breaker.ajar();
+            return job.answer(&engine, parked);
+        }
+        let Some(held) = engine.hold(vec![job], lane.timeout).await.pop() else {
+            // Its lease was lost, so somebody else has it.
+            return lane.let_another_probe(&engine);
+        };
+        job = held;
+        let started = Instant::now();
+        let answer = lane.send(&engine, std::slice::from_ref(&job)).await.and_then(|mut answers| answers.pop());
+        match answer {
+            Some(Err(error)) if error.kind == SendErrorKind::Unavailable => {
+                tracing::info!(destination = lane.name, %error, "a destination is still down");
+                if lane.still_down(&error) {
+                    let answer = lane.second_opinion(&engine, opening, error, started.elapsed()).await;
+                    return job.answer(&engine, answer);
+                }
+            }
+            Some(answer) => return lane.answered(&engine, job, answer, started.elapsed()),
+            None => {
+                lock(&lane.state).breaker.ajar();
+                return job.answer(&engine, Answer::Released);
+            }
+        }
+    }
+}
+
+impl Lane {
+    /// A probe failed. Answers whether it is time to probe with another event.
+    fn still_down(&self, error: &SendError) -> bool {
+        let mut state = lock(&self.state);
+        state.breaker.still_down(Instant::now(), error.after);
+        state.last_error = Some(error.clone());
+        state.breaker.wants_another()
+    }
+
+    /// Perhaps it is the event that makes the destination look down. If others get through, it was: that used an attempt.
+    async fn second_opinion(&self, engine: &Engine, opening: u64, error: SendError, took: Duration) -> Answer {
+        let answered = self.answered.load(Ordering::Relaxed);
+        // Half of the lease at least is left after a send.
+        let end = Instant::now() + SECOND_OPINION.min(engine.settings.lease / 4);
+        self.let_another_probe(engine);
+        while Instant::now() < end && !engine.rest_unless(Phase::Stopping, SECOND_OPINION / 500).await {
+            if self.answered.load(Ordering::Relaxed) > answered {
+                return Answer::Failed { error, took };
+            }
+            if lock(&self.state).breaker.openings() > opening {
+                break;
+            }
+        }
+        Answer::Parked { error: Some(error), tried: Some(took) }
+    }
+
+    /// The next event that comes is the probe; some are let back for that.
+    fn let_another_probe(&self, engine: &Engine) {
+        lock(&self.state).breaker.ajar();
+        engine.recovered.notify_one();
+    }
+}
