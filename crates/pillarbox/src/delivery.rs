@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::event::Status;
-use crate::retry::RetryPolicy;
+use crate::retry::{LONGEST_WAIT, RetryPolicy};
 use crate::sink::{SendError, SendErrorKind};
 
 /// What `parked_on` says of an event that no route matches.
@@ -208,7 +208,8 @@ fn fail(delivery: &mut Delivery, error: &SendError, policy: &RetryPolicy, own_li
         delivery.status = Status::Failed;
     } else {
         // The other side may ask for more patience than ours, never for less.
-        delivery.due_in = policy.delay(delivery.attempts, chance).max(error.after.unwrap_or_default());
+        let asked = error.after.unwrap_or_default().min(LONGEST_WAIT);
+        delivery.due_in = policy.delay(delivery.attempts, chance).max(asked);
     }
 }
 

@@ -38,7 +38,8 @@ impl Outbox {
         Self { after_commit: AfterCommit::Wake(waker), ..Self::default() }
     }
 
-    /// Eager mode, for development and tests: what was committed is delivered before [`Outbox::committed`] returns.
+    /// Eager mode, for development and tests: what was committed is delivered before [`Outbox::committed`] returns. What a
+    /// handler commits is delivered after the handler, before the outermost returns.
     #[must_use]
     pub fn eager(relay: Arc<Relay>) -> Self {
         Self { after_commit: AfterCommit::Deliver(relay), ..Self::default() }
@@ -83,6 +84,8 @@ impl Outbox {
         match &self.after_commit {
             AfterCommit::Nothing => {}
             AfterCommit::Wake(waker) => waker.wake(),
+            // The pass that called this handler waits for it; the next one finds what was committed.
+            AfterCommit::Deliver(relay) if relay.is_caller() => relay.waker().wake(),
             AfterCommit::Deliver(relay) => {
                 if let Err(error) = relay.drain().await {
                     tracing::error!(%error, "eager delivery failed; the events stay in the outbox");

@@ -62,6 +62,8 @@ struct Engine {
     observers: Observers,
     settler: Settler,
     load: Load,
+    /// Events that probe destinations that are down: no load that others wait for, until the relay stops.
+    probes: Load,
     waker: Waker,
     phase: watch::Sender<Phase>,
     /// A destination is back: its events can be unparked.
@@ -70,6 +72,11 @@ struct Engine {
     probing: AtomicBool,
     /// Whether what was parked under other routes has been looked at.
     rerouted: AtomicBool,
+}
+
+tokio::task_local! {
+    /// The relay that is sending in this task: the address of its engine.
+    static SENDER: usize;
 }
 
 /// How far the relay has come on its way to the end.
@@ -96,6 +103,11 @@ impl Relay {
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.engine.waker.clone()
+    }
+
+    /// Whether this is called by what this relay sends to: then waiting for the relay would be waiting for oneself.
+    pub(crate) fn is_caller(&self) -> bool {
+        SENDER.try_with(|sender| *sender == self.engine.address()).unwrap_or(false)
     }
 
     /// One pass: claims a batch, sends it, settles it, and answers when that is done.
@@ -147,12 +159,22 @@ impl Engine {
             observers,
             settler: Settler::new(),
             load: Load::new(),
+            probes: Load::new(),
             waker: Waker::default(),
             phase: watch::Sender::new(Phase::Running),
             recovered: Notify::new(),
             probing: AtomicBool::new(false),
             rerouted: AtomicBool::new(false),
         }
+    }
+
+    /// The same, but what is called inside can tell that it is.
+    async fn sending<T>(&self, send: impl Future<Output = T>) -> T {
+        SENDER.scope(self.address(), send).await
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     fn is_probing(&self) -> bool {

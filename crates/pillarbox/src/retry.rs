@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+/// No wait is longer, whoever asks for it: clocks and databases end somewhere, and what cannot be written down would keep
+/// the relay from settling anything.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// `delay = min(base * 2^(failures - 1), cap)`, plus up to `jitter` of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RetryPolicy {
@@ -26,7 +30,7 @@ impl RetryPolicy {
     #[must_use]
     pub fn delay(&self, failures: u32, chance: f64) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
-        let delay = self.base.saturating_mul(1 << doublings).min(self.cap);
+        let delay = self.base.saturating_mul(1 << doublings).min(self.cap).min(LONGEST_WAIT);
         delay + delay.mul_f64(self.jitter * chance)
     }
 
@@ -54,6 +58,8 @@ mod tests {
         let delays: Vec<f64> = (1..=8).map(|failures| seconds(policy, failures, 0.0)).collect();
         assert_eq!(delays, [60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 3600.0, 3600.0]);
         assert_eq!(seconds(policy, u32::MAX, 0.0), 3600.0);
+        let endless = RetryPolicy { base: Duration::MAX, cap: Duration::MAX, ..policy };
+        assert_eq!(endless.delay(1, 0.0), LONGEST_WAIT);
     }
 
     #[test]

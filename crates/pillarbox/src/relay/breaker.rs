@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::retry::LONGEST_WAIT;
+
 /// When a destination counts as down, and how often it is probed then.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BreakerSettings {
@@ -111,7 +113,7 @@ impl Breaker {
 
     fn pause(&self, asked: Option<Duration>) -> Duration {
         let own = self.settings.base.saturating_mul(1 << self.probes.min(16)).min(self.settings.cap);
-        own.max(asked.unwrap_or_default())
+        own.max(asked.unwrap_or_default()).min(LONGEST_WAIT)
     }
 }
 
@@ -156,6 +158,8 @@ mod tests {
         let (mut breaker, now) = (breaker(), Instant::now());
         assert_eq!(breaker.outage(now, Some(90 * SECOND)), Met::Opened);
         assert_eq!(breaker.probe_at().unwrap() - now, 90 * SECOND);
+        breaker.still_down(now, Some(Duration::MAX));
+        assert_eq!(breaker.probe_at().unwrap() - now, LONGEST_WAIT);
     }
 
     #[test]

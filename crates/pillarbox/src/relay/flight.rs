@@ -103,9 +103,9 @@ impl Job {
         }
     }
 
-    /// It will be in flight for long, as a probe: others need not wait for it.
-    pub(super) fn unload(&self) {
-        lock(&self.flight.state).permit = None;
+    /// It will be in flight for long, as a probe: it counts among those, and others need not wait for it.
+    pub(super) fn reload(&self, permit: Permit) {
+        lock(&self.flight.state).permit = Some(permit);
     }
 
     /// What sending came to.

@@ -268,7 +268,7 @@ impl Lane {
                 tracing::warn!(destination = self.name, %error, "a destination is down; its events wait for it");
                 waiting.into_iter().for_each(|job| job.answer(engine, parked(None)));
                 if engine.is_probing() {
-                    job.unload();
+                    job.reload(engine.probes.admit(0));
                     let opening = lock(&self.state).breaker.openings();
                     tokio::spawn(probe::probe(Arc::clone(engine), Arc::clone(self), job, opening));
                 } else {
@@ -282,27 +282,24 @@ impl Lane {
     pub(super) async fn send(&self, engine: &Engine, batch: &[Job]) -> Option<Vec<Result<(), SendError>>> {
         let messages: Vec<Message> = batch.iter().map(Job::message).collect();
         let answered_before = self.answered.load(Ordering::Relaxed);
-        let sending = AssertUnwindSafe(self.sink.send(&messages)).catch_unwind();
-        tokio::pin!(sending);
-        let deadline = self.timeout.map(|timeout| tokio::time::Instant::now() + timeout);
-        let answers = loop {
-            let timed_out = async {
-                match deadline {
-                    Some(deadline) => tokio::time::sleep_until(deadline).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                answers = &mut sending => break answers.unwrap_or_else(|panic| {
-                    vec![Err(SendError::retry(format!("the handler panicked: {}", panic_message(&*panic)))); batch.len()]
-                }),
-                () = timed_out => {
-                    let error = SendError::timeout(format!("no answer within {:?}", self.timeout.unwrap_or_default()));
-                    break vec![Err(error); batch.len()];
-                }
-                () = engine.phase_reached(Phase::Aborting) => return None,
-                () = tokio::time::sleep(engine.until_renewal(batch)) => engine.renew(batch).await,
+        let sending = AssertUnwindSafe(engine.sending(self.sink.send(&messages))).catch_unwind();
+        let timed_out = async {
+            match self.timeout {
+                Some(timeout) => tokio::time::sleep(timeout).await,
+                None => std::future::pending().await,
             }
+        };
+        // All at once: a sink that waits for the database must not wait for a renewal that waits for it.
+        let answers = tokio::select! {
+            answers = sending => answers.unwrap_or_else(|panic| {
+                vec![Err(SendError::retry(format!("the handler panicked: {}", panic_message(&*panic)))); batch.len()]
+            }),
+            () = timed_out => {
+                let error = SendError::timeout(format!("no answer within {:?}", self.timeout.unwrap_or_default()));
+                vec![Err(error); batch.len()]
+            }
+            () = engine.phase_reached(Phase::Aborting) => return None,
+            () = engine.keep_renewing(batch) => return None,
         };
         let others_got_through = self.answered.load(Ordering::Relaxed) > answered_before;
         let missing = || Err(SendError::retry("the sink did not answer for this event"));

@@ -10,14 +10,17 @@ use crate::store::Ticket;
 
 impl Engine {
     /// Those of the jobs that may be sent now: their leases last for the timeout, renewed where necessary. One whose
-    /// lease was lost is dropped, because somebody else has the event.
+    /// lease is too short is given back; if it was lost, somebody else has the event, and the settle changes nothing.
     pub(super) async fn hold(&self, batch: Vec<Job>, timeout: Option<Duration>) -> Vec<Job> {
         let needed = timeout.unwrap_or(self.settings.lease / 2);
         if batch.iter().all(|job| job.left() > needed) {
             return batch;
         }
         self.renew(&batch).await;
-        batch.into_iter().filter(|job| job.left() > needed).collect()
+        let (held, short): (Vec<Job>, Vec<Job>) = batch.into_iter().partition(|job| job.left() > needed);
+        // An answer, so that what other destinations of the event said is settled with it.
+        short.into_iter().for_each(|job| job.answer(self, Answer::Released));
+        held
     }
 
     /// Renews the leases of a batch. What cannot be renewed is left to run out.
@@ -56,6 +59,14 @@ impl Engine {
         let half = self.settings.lease / 2;
         let left = batch.iter().map(Job::left).min().unwrap_or(half);
         left.saturating_sub(half).max(half / 8)
+    }
+
+    /// Renews the leases of a batch again and again; it never ends by itself.
+    pub(super) async fn keep_renewing(&self, batch: &[Job]) {
+        loop {
+            tokio::time::sleep(self.until_renewal(batch)).await;
+            self.renew(batch).await;
+        }
     }
 
     /// Rests with a job in hand, renewing its lease. Answers whether the relay stops.

@@ -28,6 +28,8 @@ pub(super) async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job, openin
         let parked = Answer::Parked { error: last_error, tried: None };
         let Some(probe_at) = probe_at else { return job.answer(&engine, parked) };
         if engine.rest_renewing(&job, probe_at.saturating_duration_since(Instant::now())).await {
+            // The relay may run again, and then nobody would probe: the next event decides.
+            lock(&lane.state).breaker.ajar();
             return job.answer(&engine, parked);
         }
         let Some(held) = engine.hold(vec![job], lane.timeout).await.pop() else {
@@ -46,7 +48,10 @@ pub(super) async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job, openin
                 }
             }
             Some(answer) => return lane.answered(&engine, job, answer, started.elapsed()),
-            None => return job.answer(&engine, Answer::Released),
+            None => {
+                lock(&lane.state).breaker.ajar();
+                return job.answer(&engine, Answer::Released);
+            }
         }
     }
 }
@@ -63,7 +68,8 @@ impl Lane {
     /// Perhaps it is the event that makes the destination look down. If others get through, it was: that used an attempt.
     async fn second_opinion(&self, engine: &Engine, opening: u64, error: SendError, took: Duration) -> Answer {
         let answered = self.answered.load(Ordering::Relaxed);
-        let end = Instant::now() + SECOND_OPINION;
+        // Half of the lease at least is left after a send.
+        let end = Instant::now() + SECOND_OPINION.min(engine.settings.lease / 4);
         self.let_another_probe(engine);
         while Instant::now() < end && !engine.rest_unless(Phase::Stopping, SECOND_OPINION / 500).await {
             if self.answered.load(Ordering::Relaxed) > answered {

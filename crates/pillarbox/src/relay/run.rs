@@ -37,6 +37,7 @@ impl Relay {
         engine.store.check().await?;
         engine.phase.send_replace(Phase::Running);
         engine.probing.store(true, Ordering::Relaxed);
+        engine.waker.employ();
         engine.start_settling();
         let pulse = Arc::new(Pulse::new(Uuid::new_v4()));
         let pace = Pace::new(engine.listen().await);
@@ -54,6 +55,9 @@ impl Relay {
             tracing::error!(%error, "upkeep ended badly");
         }
         engine.waker.retire();
+        // It may run again, or do single passes.
+        engine.probing.store(false, Ordering::Relaxed);
+        engine.phase.send_replace(Phase::Running);
         if let Err(error) = engine.store.farewell(pulse.id).await {
             tracing::warn!(%error, "the relay could not say that it is gone");
         }
@@ -199,13 +203,18 @@ impl Engine {
         if in_flight > 0 {
             tracing::info!(in_flight, "stopping: waiting for what is under way");
         }
-        let done = self.load.at_most(Weight::default());
-        if tokio::time::timeout(self.settings.shutdown_timeout, done).await.is_err() {
+        if tokio::time::timeout(self.settings.shutdown_timeout, self.all_settled()).await.is_err() {
             tracing::warn!(in_flight = self.load.now().events, "stopping: giving back what is still under way");
             self.phase.send_replace(Phase::Aborting);
             self.lanes.values().for_each(|lane| lane.release(self));
             // A database that does not answer must not keep the relay from ending.
-            let _ = tokio::time::timeout(LONGEST_BACKOFF, self.load.at_most(Weight::default())).await;
+            let _ = tokio::time::timeout(LONGEST_BACKOFF, self.all_settled()).await;
         }
+    }
+
+    /// Until nothing is in flight, neither as load nor as a probe.
+    async fn all_settled(&self) {
+        self.load.at_most(Weight::default()).await;
+        self.probes.at_most(Weight::default()).await;
     }
 }

@@ -238,6 +238,16 @@ fn check_settings(settings: &RelaySettings) -> Result<(), BuildError> {
     if !(0.0..=1.0).contains(&settings.retry.jitter) {
         return bad("relay.retry.jitter", settings.retry.jitter.to_string(), "it must be between 0 and 1");
     }
+    if settings.retention.batch == 0 {
+        return bad("relay.cleanup.batch", "0".to_owned(), "it must be at least 1, or the cleanup would never end");
+    }
+    if settings.cleanup_every.is_some_and(|every| every.is_zero()) {
+        return bad("relay.cleanup.every", "0s".to_owned(), "it must be longer; leave it out for no cleanup");
+    }
+    if settings.breaker.base.is_zero() || settings.breaker.cap.is_zero() {
+        let why = "base and cap must be longer, or a destination that is down would be probed without a rest";
+        return bad("relay.breaker", "0s".to_owned(), why);
+    }
     if settings.lease.is_zero() {
         return bad("relay.lease", "0s".to_owned(), "it must be longer, or every event would be sent twice");
     }
@@ -274,6 +284,11 @@ fn check_routes(routes: &Routes, lanes: &BTreeMap<String, Arc<Lane>>) -> Result<
                 destination: unknown.clone(),
                 known: if known.is_empty() { "none".to_owned() } else { known.join(", ") },
             });
+        }
+        let twice = route.to.iter().enumerate().find(|(at, name)| route.to[..*at].contains(name));
+        if let Some((_, twice)) = twice {
+            let why = "the route names it twice; an event is delivered once to each of its destinations";
+            return Err(BuildError::BadSetting { setting: "route.to", value: format!("{twice:?}"), why });
         }
         if route.to.is_empty() {
             let why = "a route needs at least one destination";

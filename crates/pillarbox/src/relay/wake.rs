@@ -39,6 +39,11 @@ impl Waker {
         }
     }
 
+    /// The relay runs, perhaps again.
+    pub(super) fn employ(&self) {
+        self.0.is_gone.store(false, Ordering::Release);
+    }
+
     /// The relay runs no more.
     pub(super) fn retire(&self) {
         self.0.is_gone.store(true, Ordering::Release);

@@ -9,3 +9,4 @@ mod passes;
 mod recovery;
 mod running;
 mod settling;
+mod stopping;

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pillarbox::store::{Retried, Selection, State};
+use pillarbox::relay::BreakerSettings;
+use pillarbox::store::{Retention, Retried, Selection, State};
 use pillarbox::{
     Emitted, Event, Inspect, Message, Observed, Observer, OnDelivered, Pass, RelaySettings, RetryPolicy, Route,
     SendError, Status, StoredEvent, Unrouted,
@@ -282,6 +283,14 @@ async fn what_cannot_work_is_refused_when_the_relay_is_built() {
     let two =
         outbox.relay().destination(Place::fine().as_destination("a")).destination(Place::fine().as_destination("a"));
     assert!(refusal(two).contains("two destinations named \"a\""));
+    let twice = outbox.relay().destination(Place::fine().as_destination("a")).route(Route::new("*", ["a", "a"]));
+    assert!(refusal(twice).contains("route.to is \"a\": the route names it twice"));
+    let retention = Retention { batch: 0, ..Retention::default() };
+    let endless = outbox.relay().settings(RelaySettings { retention, ..impatient() });
+    assert!(refusal(endless).contains("relay.cleanup.batch is 0: it must be at least 1"));
+    let breaker = BreakerSettings { base: Duration::ZERO, ..BreakerSettings::default() };
+    let restless = outbox.relay().settings(RelaySettings { breaker, ..impatient() });
+    assert!(refusal(restless).contains("probed without a rest"));
     let settings = RelaySettings { lease: Duration::from_secs(10), ..impatient() };
     let short = outbox.relay().settings(settings).destination(Place::fine().as_destination("a"));
     assert!(refusal(short).contains("raise relay.lease or lower the timeout"));

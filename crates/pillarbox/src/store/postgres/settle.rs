@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::PostgresStore;
 use crate::delivery::Change;
 use crate::store::Settlement;
-use crate::store::row::{ATTEMPTS_KEPT, Written};
+use crate::store::row::{self, ATTEMPTS_KEPT, Written};
 
 impl PostgresStore {
     /// Answers the events whose lease was still ours.
@@ -91,7 +91,7 @@ impl PostgresStore {
             .bind(rows.iter().map(|(_, row)| row.status.as_str()).collect::<Vec<_>>())
             .bind(rows.iter().map(|(_, row)| row.attempts.cast_signed()).collect::<Vec<_>>())
             .bind(rows.iter().map(|(_, row)| row.due_in.as_secs_f64()).collect::<Vec<_>>())
-            .bind(rows.iter().map(|(_, row)| row.error.as_str()).collect::<Vec<_>>())
+            .bind(rows.iter().map(|(_, row)| row::kept(&row.error)).collect::<Vec<_>>())
             .execute(connection)
             .await?;
         Ok(())

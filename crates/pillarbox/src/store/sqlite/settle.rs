@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{SqliteStore, pairs, read};
 use crate::delivery::Change;
-use crate::store::row::{ATTEMPTS_KEPT, Written};
+use crate::store::row::{self, ATTEMPTS_KEPT, Written};
 use crate::store::{Settlement, Ticket};
 
 impl SqliteStore {
@@ -63,7 +63,9 @@ async fn settle_deliveries(connection: &mut SqliteConnection, kept: &[&Settlemen
     let rows: Vec<Value> = kept
         .iter()
         .flat_map(|settlement| settlement.verdict().deliveries.iter().map(|row| (settlement.ticket().id, row)))
-        .map(|(id, row)| json!([id, row.destination, row.status, row.attempts, row.due_in.as_secs_f64(), row.error]))
+        .map(|(id, row)| {
+            json!([id, row.destination, row.status, row.attempts, row.due_in.as_secs_f64(), row::kept(&row.error)])
+        })
         .collect();
     if !rows.is_empty() {
         sqlx::query(include_str!("../../../sql/sqlite/settle_deliveries.sql"))
