@@ -13,6 +13,7 @@ use pillarbox::{
     Store, emit_all,
 };
 use tempfile::TempDir;
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
 /// More than enough for anything that is going to happen.
@@ -137,4 +138,15 @@ pub(crate) fn all_to(name: &str) -> Route {
 pub(crate) fn sorted(mut ids: Vec<Uuid>) -> Vec<Uuid> {
     ids.sort();
     ids
+}
+
+/// Runs the relay while the test runs.
+pub(crate) async fn while_running(relay: &Relay, test: impl Future<Output = ()>) {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let test = async {
+        test.await;
+        stop.send(()).unwrap();
+    };
+    let (ended, ()) = tokio::join!(relay.run(async { stopped.await.unwrap() }), test);
+    ended.unwrap();
 }

@@ -5,4 +5,5 @@
 mod fixture;
 mod outages;
 mod passes;
+mod pooler;
 mod running;

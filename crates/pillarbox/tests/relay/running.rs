@@ -16,18 +16,7 @@ use pillarbox_testkit::{TestDatabase, wait_until};
 use tokio::sync::{Semaphore, oneshot};
 use uuid::Uuid;
 
-use crate::fixture::{Outbox, PATIENCE, Place, all_to, impatient};
-
-/// Runs the relay while the test runs.
-async fn while_running(relay: &Relay, test: impl Future<Output = ()>) {
-    let (stop, stopped) = oneshot::channel::<()>();
-    let test = async {
-        test.await;
-        stop.send(()).unwrap();
-    };
-    let (ended, ()) = tokio::join!(relay.run(async { stopped.await.unwrap() }), test);
-    ended.unwrap();
-}
+use crate::fixture::{Outbox, PATIENCE, Place, all_to, impatient, while_running};
 
 async fn migrated() -> (TestDatabase, PostgresStore) {
     let database = TestDatabase::create().await;
