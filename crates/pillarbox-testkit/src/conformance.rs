@@ -111,7 +111,8 @@ macro_rules! store_suite {
                 retry_answers_for_each_event,
                 retry_unparks,
                 retry_of_all_failed_takes_the_oldest_up_to_the_limit,
-                emitting_for_people_commits;
+                emitting_for_people_commits,
+                emitting_once_for_people_answers_what_exists;
             migrate:
                 a_missing_schema_is_refused_with_the_command_to_run,
                 migrating_twice_is_fine,
