@@ -11,3 +11,5 @@ mod delivering;
 mod looking_after;
 #[path = "cli/on_postgres.rs"]
 mod on_postgres;
+#[path = "cli/processes.rs"]
+mod processes;
