@@ -5,9 +5,9 @@
 //! to stop. What a step does stands in its own file beside this one.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 
@@ -70,8 +70,8 @@ struct Engine {
     recovered: Notify,
     /// Whether this relay keeps running, so that a destination that is down can be probed by an event that is held.
     probing: AtomicBool,
-    /// Whether what was parked under other routes has been looked at.
-    rerouted: AtomicBool,
+    /// When it was last looked for what was parked under other routes.
+    rerouted_at: Mutex<Option<Instant>>,
 }
 
 tokio::task_local! {
@@ -164,7 +164,7 @@ impl Engine {
             phase: watch::Sender::new(Phase::Running),
             recovered: Notify::new(),
             probing: AtomicBool::new(false),
-            rerouted: AtomicBool::new(false),
+            rerouted_at: Mutex::new(None),
         }
     }
 

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
+use super::load::lock;
 use super::{Engine, Phase};
+use crate::delivery::UNROUTED;
 use crate::error::StoreError;
 use crate::store::Heartbeat;
 
@@ -16,6 +18,8 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 const RAMP: Duration = Duration::from_millis(100);
 /// Between two looks for parked events: one step into an index for each destination that has some.
 const LOOK: Duration = Duration::from_secs(1);
+/// Between two looks for events without a route that have one now: each reads all that are parked so.
+const REROUTE: Duration = Duration::from_secs(30);
 /// After a batch of cleanup, so that it does not take all of the database.
 const BREATH: Duration = Duration::from_millis(20);
 
@@ -92,9 +96,9 @@ impl Engine {
     /// Unpark: the events of destinations that answer, in growing batches. Answers whether there are more of them.
     pub(super) async fn unpark(&self) -> Result<bool, StoreError> {
         let parked_on = self.store.parked_on().await?;
-        if !self.rerouted.load(Ordering::Relaxed) {
+        if self.reroutes_now() {
             self.unpark_rerouted(&parked_on).await?;
-            self.rerouted.store(true, Ordering::Relaxed);
+            *lock(&self.rerouted_at) = Some(Instant::now());
         }
         let mut more = false;
         for name in &parked_on {
@@ -108,10 +112,18 @@ impl Engine {
         Ok(more)
     }
 
-    /// Unpark: what had no route, or waits for a destination that is no more, and has a route now. Routes do not change
-    /// while a relay lives, so this is done once.
+    /// Whether to look for parked events that have a route now: in every single pass, now and then in a relay that runs.
+    fn reroutes_now(&self) -> bool {
+        !self.is_probing() || lock(&self.rerouted_at).is_none_or(|at| at.elapsed() > REROUTE)
+    }
+
+    /// Unpark: what had no route and has one now. Our routes do not change, but a relay with others, of the release before
+    /// or the one after ours, may park at any time what we have a route for. What waits for a destination that is no more
+    /// is looked at once: its route alone does not say that it will not have to wait again.
     async fn unpark_rerouted(&self, parked_on: &[String]) -> Result<(), StoreError> {
-        for name in parked_on.iter().filter(|name| !self.lanes.contains_key(*name)) {
+        let first = lock(&self.rerouted_at).is_none();
+        let concerns_us = |name: &&String| if first { !self.lanes.contains_key(*name) } else { *name == UNROUTED };
+        for name in parked_on.iter().filter(concerns_us) {
             for kind in self.store.parked_kinds(name).await? {
                 if self.routes.route(&kind.event_type, &kind.aggregate_type).is_some() {
                     let unparked = self.store.unpark(name, Some(&kind), usize::MAX).await?;

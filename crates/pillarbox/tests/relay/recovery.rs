@@ -119,6 +119,20 @@ async fn a_relay_that_runs_again_finds_out_that_an_outage_is_over() {
 }
 
 #[tokio::test]
+async fn what_an_older_relay_parked_as_unrouted_is_found_by_one_that_has_the_route() {
+    let outbox = Outbox::new().await;
+    let place = Place::fine();
+    let older = outbox.relay().build().unwrap();
+    let newer = outbox.relay().destination(place.as_destination("a")).route(all_to("a")).build().unwrap();
+    newer.drain().await.unwrap();
+    outbox.emit("order.placed", 1).await;
+    older.drain().await.unwrap();
+    assert_eq!(outbox.counts().await.parked.len(), 1);
+    newer.drain().await.unwrap();
+    assert_eq!(place.got().len(), 1);
+}
+
+#[tokio::test]
 async fn a_handler_goes_on_while_its_lease_is_renewed() {
     let outbox = Outbox::new().await;
     outbox.emit("order.placed", 1).await;
