@@ -52,6 +52,15 @@ pub enum StoreError {
         #[source]
         source: DriverError,
     },
+    /// The database's server does not answer, or does not let us in.
+    #[error("no connection to PostgreSQL at {address}: {source}; is it running, and is the database's URL right?")]
+    Connect {
+        /// Host and port, or the socket's directory.
+        address: String,
+        /// What it said.
+        #[source]
+        source: DriverError,
+    },
     /// The tables are not there, or too old for this program.
     #[error("the outbox's tables are {found}, this program needs version {needed}; run `pillarbox migrate`")]
     NotMigrated {

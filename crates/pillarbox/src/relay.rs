@@ -4,7 +4,7 @@
 //! `run_once` is one pass, for tests and for schedulers; `run` is the same steps with claiming ahead, until it is told
 //! to stop. What a step does stands in its own file beside this one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ pub use settings::{Destination, OnDelivered, RelayBuilder, RelaySettings, Unrout
 
 use flight::Flight;
 use lane::Lane;
-use load::{Load, Weight};
+use load::{Load, Weight, lock};
 use settler::{Settler, Settling};
 use wake::Waker;
 
@@ -68,6 +68,8 @@ struct Engine {
     phase: watch::Sender<Phase>,
     /// A destination is back: its events can be unparked.
     recovered: Notify,
+    /// Event types without a route that have been told of.
+    unrouted_types: Mutex<HashSet<String>>,
     /// Whether this relay keeps running, so that a destination that is down can be probed by an event that is held.
     probing: AtomicBool,
     /// When it was last looked for what was parked under other routes.
@@ -163,6 +165,7 @@ impl Engine {
             waker: Waker::default(),
             phase: watch::Sender::new(Phase::Running),
             recovered: Notify::new(),
+            unrouted_types: Mutex::default(),
             probing: AtomicBool::new(false),
             rerouted_at: Mutex::new(None),
         }
@@ -220,7 +223,9 @@ impl Engine {
         let change = match self.settings.unrouted {
             Unrouted::Discard => Change::Deliver,
             Unrouted::Park => {
-                tracing::warn!(id = %event.id, event_type = event.event_type, "no route matches; the event waits for one");
+                if lock(&self.unrouted_types).insert(event.event_type.clone()) {
+                    tracing::warn!(event_type = event.event_type, "no route matches; such events wait for one");
+                }
                 let error = format!("no route matches {:?} of {:?}", event.event_type, event.aggregate_type);
                 Change::Park { on: UNROUTED.to_owned(), error }
             }

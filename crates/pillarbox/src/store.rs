@@ -38,6 +38,9 @@ pub const LOSSES_BEFORE_ALONE: u32 = 2;
 /// An event whose lease ran out this often, the last three times while it was claimed alone, is failed.
 pub const LOSSES_BEFORE_FAILED: u32 = LOSSES_BEFORE_ALONE + 3;
 
+// sweep.sql and its index, outbox_event_suspect, know this number.
+const _: () = assert!(LOSSES_BEFORE_FAILED == 5);
+
 /// What a relay asks for when it claims.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask {

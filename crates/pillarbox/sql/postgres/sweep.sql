@@ -6,6 +6,7 @@ SET status = 'failed', next_attempt_at = NULL, claimed_by = NULL, error_message 
 WHERE id IN (
     SELECT id FROM {schema}.outbox_event
     WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= (SELECT clock_timestamp())
+      AND claims >= 4 -- as outbox_event_suspect has it
       AND claims + (claimed_by IS NOT NULL)::int >= $1
     FOR NO KEY UPDATE SKIP LOCKED
 )

@@ -45,31 +45,40 @@ pub(super) struct Breaker {
 
 #[derive(Debug)]
 enum State {
-    Closed { outages: u32 },
-    Open { probe_at: Instant },
+    /// Ajar: nobody probes, the next event decides.
+    Closed {
+        outages: u32,
+        ajar: bool,
+    },
+    Open {
+        probe_at: Instant,
+    },
 }
 
 impl Breaker {
     pub(super) fn new(settings: BreakerSettings) -> Self {
-        Self { settings, state: State::Closed { outages: 0 }, probes: 0, openings: 0 }
+        Self { settings, state: State::Closed { outages: 0, ajar: false }, probes: 0, openings: 0 }
     }
 
     pub(super) fn is_open(&self) -> bool {
         matches!(self.state, State::Open { .. })
     }
 
-    /// The destination answered, whatever it said. Answers whether that closed the breaker.
+    /// The destination answered, whatever it said. Answers whether that ended an outage.
     pub(super) fn alive(&mut self) -> bool {
-        let was_open = self.is_open();
-        self.state = State::Closed { outages: 0 };
+        let was_open = matches!(self.state, State::Open { .. } | State::Closed { ajar: true, .. });
+        self.state = State::Closed { outages: 0, ajar: false };
         self.probes = 0;
         was_open
     }
 
     /// An event met an outage; the destination may have asked for a pause.
     pub(super) fn outage(&mut self, now: Instant, asked: Option<Duration>) -> Met {
-        let State::Closed { outages } = &mut self.state else { return Met::Down };
+        let State::Closed { outages, ajar } = &mut self.state else { return Met::Down };
         *outages += 1;
+        if *ajar {
+            self.probes += 1;
+        }
         // One that names its pause means it: no need to ask it three times.
         if *outages < self.settings.threshold && asked.is_none() {
             return Met::Hiccup(self.settings.base);
@@ -100,7 +109,7 @@ impl Breaker {
 
     /// There is nothing to probe with any more: the next event decides.
     pub(super) fn ajar(&mut self) {
-        self.state = State::Closed { outages: self.settings.threshold.saturating_sub(1) };
+        self.state = State::Closed { outages: self.settings.threshold.saturating_sub(1), ajar: true };
     }
 
     /// When to probe next, if it is open.
@@ -176,7 +185,8 @@ mod tests {
                 breaker.ajar();
             }
         }
-        assert_eq!(another, [8, 16, 32]);
+        // After the change of probe the first outage of the other one counts, too.
+        assert_eq!(another, [8, 15, 30]);
         assert_eq!(breaker.probe_at().unwrap() - now, 10 * SECOND);
     }
 

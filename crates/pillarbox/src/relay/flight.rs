@@ -84,6 +84,11 @@ impl Job {
         Message::new(Arc::clone(&self.flight.event), attempts.saturating_add(1))
     }
 
+    /// Its event has other destinations, too, and must not be held for one of them.
+    pub(super) fn is_shared(&self) -> bool {
+        self.flight.before.len() > 1
+    }
+
     pub(super) fn destination(&self) -> &str {
         &self.destination
     }

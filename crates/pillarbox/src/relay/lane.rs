@@ -23,7 +23,7 @@ pub(super) struct Lane {
     pub(super) name: String,
     sink: Arc<dyn Sink>,
     pub(super) timeout: Option<Duration>,
-    concurrency: usize,
+    pub(super) concurrency: usize,
     pub(super) paused: bool,
     /// Held by the worker whose turn it is: events wait for their turn in the queue, not in a worker's hand.
     rate: Option<tokio::sync::Mutex<Rate>>,
@@ -40,7 +40,7 @@ pub(super) struct State {
     /// More was queued than others could wait for: what comes is parked until the queue is short.
     congested: bool,
     /// How many parked events are let back at once.
-    ramp: usize,
+    pub(super) ramp: usize,
     /// What `answered` was when the last ones were let back.
     answered_at_ramp: u64,
 }
@@ -267,12 +267,16 @@ impl Lane {
             Met::Opened => {
                 tracing::warn!(destination = self.name, %error, "a destination is down; its events wait for it");
                 waiting.into_iter().for_each(|job| job.answer(engine, parked(None)));
-                if engine.is_probing() {
+                let opening = lock(&self.state).breaker.openings();
+                let (shared_engine, lane) = (Arc::clone(engine), Arc::clone(self));
+                if engine.is_probing() && !job.is_shared() {
                     job.reload(engine.probes.admit(0));
-                    let opening = lock(&self.state).breaker.openings();
-                    tokio::spawn(probe::probe(Arc::clone(engine), Arc::clone(self), job, opening));
+                    tokio::spawn(probe::probe(shared_engine, lane, job, opening));
                 } else {
                     job.answer(engine, parked(Some(took)));
+                    if engine.is_probing() {
+                        tokio::spawn(probe::probe_with_the_next(shared_engine, lane, opening));
+                    }
                 }
             }
         }

@@ -14,6 +14,8 @@ use crate::sink::{SendError, SendErrorKind};
 
 /// How long an event that has probed in vain waits for others to try.
 const SECOND_OPINION: Duration = Duration::from_secs(10);
+/// How many others try then.
+const OTHERS: usize = 8;
 
 /// While a destination is down, one event is tried again and again; the others wait untouched in the table.
 pub(super) async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job, opening: u64) {
@@ -34,7 +36,7 @@ pub(super) async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job, openin
         }
         let Some(held) = engine.hold(vec![job], lane.timeout).await.pop() else {
             // Its lease was lost, so somebody else has it.
-            return lane.let_another_probe(&engine);
+            return lane.let_others_probe(&engine, 1);
         };
         job = held;
         let started = Instant::now();
@@ -56,6 +58,21 @@ pub(super) async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job, openin
     }
 }
 
+/// An event with other destinations is not held for the one that is down: when it is time, the one that has waited
+/// longest is let back, and is the probe.
+pub(super) async fn probe_with_the_next(engine: Arc<Engine>, lane: Arc<Lane>, opening: u64) {
+    let probe_at = lock(&lane.state).breaker.probe_at();
+    let pause = probe_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
+    engine.rest_unless(Phase::Stopping, pause).await;
+    let is_ours = {
+        let state = lock(&lane.state);
+        state.breaker.is_open() && state.breaker.openings() == opening
+    };
+    if is_ours {
+        lane.let_others_probe(&engine, 1);
+    }
+}
+
 impl Lane {
     /// A probe failed. Answers whether it is time to probe with another event.
     fn still_down(&self, error: &SendError) -> bool {
@@ -70,7 +87,7 @@ impl Lane {
         let answered = self.answered.load(Ordering::Relaxed);
         // Half of the lease at least is left after a send.
         let end = Instant::now() + SECOND_OPINION.min(engine.settings.lease / 4);
-        self.let_another_probe(engine);
+        self.let_others_probe(engine, OTHERS);
         while Instant::now() < end && !engine.rest_unless(Phase::Stopping, SECOND_OPINION / 500).await {
             if self.answered.load(Ordering::Relaxed) > answered {
                 return Answer::Failed { error, took };
@@ -82,9 +99,13 @@ impl Lane {
         Answer::Parked { error: Some(error), tried: Some(took) }
     }
 
-    /// The next event that comes is the probe; some are let back for that.
-    fn let_another_probe(&self, engine: &Engine) {
-        lock(&self.state).breaker.ajar();
+    /// The next event that comes is the probe; so many are let back for that.
+    fn let_others_probe(&self, engine: &Engine, count: usize) {
+        {
+            let mut state = lock(&self.state);
+            state.breaker.ajar();
+            state.ramp = count;
+        }
         engine.recovered.notify_one();
     }
 }

@@ -147,7 +147,10 @@ impl Engine {
 
     /// Until the next batch fits and settling works. Answers whether to go on.
     async fn room(&self) -> bool {
-        let most = Weight { events: self.settings.batch_size, bytes: self.settings.bytes_in_flight / 2 };
+        // What is being sent, and as much again that is next, takes no room from what is claimed: any number of slow
+        // destinations can be left with that much.
+        let sending: usize = self.lanes.values().map(|lane| 2 * lane.concurrency).sum();
+        let most = Weight { events: self.settings.batch_size + sending, bytes: self.settings.bytes_in_flight / 2 };
         loop {
             let ready = async {
                 self.settler.working().await;
@@ -164,7 +167,7 @@ impl Engine {
 
     /// One slow destination does not stop the others: what waits for it goes back to the table.
     fn make_room(&self) {
-        if self.lanes.len() < 2 {
+        if self.lanes.len() < 2 || !self.settler.is_working() {
             return;
         }
         if let Some(longest) = self.lanes.values().max_by_key(|lane| lane.queued()) {

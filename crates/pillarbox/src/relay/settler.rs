@@ -42,6 +42,11 @@ impl Settler {
         let _ = self.queue.send(settling);
     }
 
+    /// Whether the last settle worked.
+    pub(super) fn is_working(&self) -> bool {
+        *self.works.borrow()
+    }
+
     /// Until settling works.
     pub(super) async fn working(&self) {
         let _ = self.works.subscribe().wait_for(|works| *works).await;
@@ -79,7 +84,7 @@ impl Engine {
                             events = settlements.len(),
                             "stopped before what was sent could be settled; it may be sent again"
                         );
-                        break settlements.iter().map(Settlement::ticket).collect();
+                        return;
                     }
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }

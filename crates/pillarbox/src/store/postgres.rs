@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::query::{Query, QueryAs, QueryScalar};
-use sqlx::{AssertSqlSafe, Connection, FromRow, Postgres, Row};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, Postgres, Row};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -91,10 +91,15 @@ impl PostgresStore {
     pub async fn connect(url: &str, schema: &str) -> Result<Self, StoreError> {
         let options: PgConnectOptions = url.parse().map_err(database("reading the database's URL"))?;
         // A pooler refuses settings at the start of a session that it does not know, and nothing here needs more digits.
-        let options = options.application_name("pillarbox").extra_float_digits(None);
+        // Slow statements are the server's to log: here their text would only hide what went wrong.
+        let options = options.application_name("pillarbox").extra_float_digits(None).disable_statement_logging();
+        let unreachable = |source: sqlx::Error| StoreError::Connect {
+            address: format!("{}:{}", options.get_host(), options.get_port()),
+            source: source.into(),
+        };
         // A pool waits and tries again; who starts a program wants to know at once.
-        let first = PgConnection::connect_with(&options).await.map_err(database("connecting to the database"))?;
-        first.close().await.map_err(database("connecting to the database"))?;
+        let first = PgConnection::connect_with(&options).await.map_err(unreachable)?;
+        first.close().await.map_err(database("closing a connection"))?;
         let pool = PgPoolOptions::new()
             .max_connections(10)
             .acquire_timeout(Duration::from_secs(10))

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use serde_json::json;
+use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -51,7 +52,8 @@ impl SqliteStore {
             .filename(path)
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
-            .busy_timeout(PATIENCE);
+            .busy_timeout(PATIENCE)
+            .disable_statement_logging();
         let relaxed = SqlitePoolOptions::new()
             .max_connections(1)
             .acquire_timeout(PATIENCE)

@@ -218,3 +218,30 @@ async fn an_event_that_alone_makes_its_destination_look_down_is_found_out() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_fan_out_is_not_held_for_the_one_that_is_down_and_still_finds_out_when_it_is_back() {
+    let outbox = Outbox::new().await;
+    let id = outbox.emit("order.placed", 1).await[0];
+    let settings = impatient();
+    let settings = RelaySettings { breaker: BreakerSettings { threshold: 1, ..settings.breaker }, ..settings };
+    let (shaky, down) =
+        (Place::that(|message| if message.attempt() < 3 { Err("no".into()) } else { Ok(()) }), Place::down());
+    let relay = outbox
+        .relay()
+        .settings(settings)
+        .destination(shaky.as_destination("shaky"))
+        .destination(down.as_destination("down"))
+        .route(Route::new("*", ["shaky", "down"]))
+        .build()
+        .unwrap();
+    while_running(&relay, async {
+        wait_until("the other has it", PATIENCE, async || shaky.got() == [id]).await;
+        let asked = down.asked();
+        wait_until("the one that is down is probed", PATIENCE, async || down.asked() > asked + 2).await;
+        down.now(|_| Ok(()));
+        wait_until("it is delivered", PATIENCE, async || outbox.counts().await.delivered == 1).await;
+    })
+    .await;
+    assert_eq!((shaky.asked(), down.got()), (3, vec![id]));
+}

@@ -45,6 +45,10 @@ CREATE TABLE outbox_event (
 CREATE INDEX outbox_event_due ON outbox_event (next_attempt_at, seq) WHERE status = 'pending' AND parked_on IS NULL;
 CREATE INDEX outbox_event_parked ON outbox_event (parked_on, next_attempt_at, seq) WHERE parked_on IS NOT NULL;
 CREATE INDEX outbox_event_failed ON outbox_event (updated_at) WHERE status = 'failed';
+-- For cleanup, and for people who count.
+CREATE INDEX outbox_event_delivered ON outbox_event (delivered_at) WHERE status = 'delivered';
+-- Nearly always empty: what may have killed its relays.
+CREATE INDEX outbox_event_suspect ON outbox_event (next_attempt_at) WHERE status = 'pending' AND claims >= 4;
 
 -- One row per destination of a fan-out that did not succeed at once. No foreign keys, here and below: their triggers
 -- would cost every delete of an event; whatever deletes events deletes these with them.
@@ -126,7 +130,13 @@ BEGIN
     VALUES (outbox_emit.aggregate_type, outbox_emit.aggregate_id, outbox_emit.event_type,
             coalesce(outbox_emit.payload, '{}'), key, nullif(outbox_emit.headers, 'null'), outbox_emit.max_attempts,
             coalesce(outbox_emit.deliver_at, clock_timestamp()))
+    ON CONFLICT ON CONSTRAINT outbox_event_key DO NOTHING
     RETURNING id INTO emitted;
+    IF emitted IS NULL THEN
+        RAISE EXCEPTION 'an event "%" with the idempotency key "%" exists already', outbox_emit.event_type, key
+            USING ERRCODE = 'unique_violation', CONSTRAINT = 'outbox_event_key', HINT =
+            'If it may happen again to the same aggregate, give it an idempotency_key of its own, such as outbox_uuid7()::text.';
+    END IF;
     PERFORM pg_notify('outbox_wake', '') FROM outbox_relay
         WHERE idle AND heartbeat_at > clock_timestamp() - interval '15 seconds' LIMIT 1;
     RETURN emitted;

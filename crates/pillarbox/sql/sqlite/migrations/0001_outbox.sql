@@ -50,6 +50,10 @@ END;
 CREATE INDEX outbox_event_due ON outbox_event (next_attempt_at, seq) WHERE status = 'pending' AND parked_on IS NULL;
 CREATE INDEX outbox_event_parked ON outbox_event (parked_on, next_attempt_at, seq) WHERE parked_on IS NOT NULL;
 CREATE INDEX outbox_event_failed ON outbox_event (updated_at) WHERE status = 'failed';
+-- For cleanup, and for people who count.
+CREATE INDEX outbox_event_delivered ON outbox_event (delivered_at) WHERE status = 'delivered';
+-- Nearly always empty: what may have killed its relays.
+CREATE INDEX outbox_event_suspect ON outbox_event (next_attempt_at) WHERE status = 'pending' AND claims >= 4;
 
 -- One row per destination of a fan-out that did not succeed at once.
 CREATE TABLE outbox_delivery (
