@@ -1,5 +1,7 @@
 //! The program as people and scripts run it: the real binary, in a directory of its own.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
+
 #[path = "cli/home.rs"]
 mod home;
 
@@ -11,3 +13,5 @@ mod delivering;
 mod looking_after;
 #[path = "cli/on_postgres.rs"]
 mod on_postgres;
+#[path = "cli/processes.rs"]
+mod processes;

@@ -9,6 +9,7 @@ pub mod fan_out;
 pub mod fence;
 pub mod leases;
 pub mod migrate;
+pub mod next_due;
 pub mod outbox;
 pub mod parking;
 pub mod people;
@@ -90,6 +91,12 @@ macro_rules! store_suite {
                 what_is_parked_is_told_by_destination_and_kind,
                 unparking_makes_due_the_oldest_first_up_to_a_limit,
                 unparking_a_kind_leaves_the_others;
+            next_due:
+                nothing_pending_is_never_due,
+                what_is_due_is_due_in_no_time,
+                what_is_due_later_says_how_much_later,
+                what_is_parked_is_not_waited_for,
+                what_is_leased_is_due_when_its_lease_ends;
             upkeep:
                 cleanup_counts_age_from_the_terminal_moment,
                 cleanup_keeps_failed_and_delivered_for_their_own_time,
@@ -111,7 +118,8 @@ macro_rules! store_suite {
                 retry_answers_for_each_event,
                 retry_unparks,
                 retry_of_all_failed_takes_the_oldest_up_to_the_limit,
-                emitting_for_people_commits;
+                emitting_for_people_commits,
+                emitting_once_for_people_answers_what_exists;
             migrate:
                 a_missing_schema_is_refused_with_the_command_to_run,
                 migrating_twice_is_fine,
@@ -133,6 +141,7 @@ mod tests {
             include_str!("conformance/fence.rs"),
             include_str!("conformance/leases.rs"),
             include_str!("conformance/migrate.rs"),
+            include_str!("conformance/next_due.rs"),
             include_str!("conformance/parking.rs"),
             include_str!("conformance/people.rs"),
             include_str!("conformance/retry.rs"),

@@ -5,12 +5,14 @@
 //! fails, it is not skipped. It is never a normal dependency.
 
 pub mod conformance;
+pub mod pgbouncer;
 mod port;
 pub mod postgres;
 pub mod process;
 pub mod receiver;
 pub mod wait;
 
+pub use pgbouncer::PgBouncer;
 pub use postgres::{PrivatePostgres, TestDatabase};
 pub use process::{Program, Signal};
 pub use receiver::{Answer, Received, Receiver};

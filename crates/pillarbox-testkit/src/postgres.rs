@@ -1,6 +1,6 @@
 //! PostgreSQL for tests: a database of one's own on the server that a whole run shares, or a server of one's own.
 
-mod install;
+pub(crate) mod install;
 mod private;
 
 use std::{env, thread};

@@ -99,6 +99,10 @@ pub trait Transaction: Send {
 /// }
 /// ```
 ///
+/// Behind a transaction pooler, such as PgBouncer, sqlx must not keep statements on its connections, and must not set
+/// what the pooler does not know: `PgConnectOptions` with `statement_cache_capacity(0)` and `extra_float_digits(None)`.
+/// `emit` then keeps none either. An application's own statements need `persistent(false)`, and a transaction.
+///
 /// A pool does not type-check, because each of its statements would be a transaction of its own:
 /// ```compile_fail,E0277
 /// # use pillarbox::{Event, emit};

@@ -5,9 +5,7 @@ use std::io::Read;
 use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::Args;
-use pillarbox::store::{EventView, Filter};
-use pillarbox::{EmitError, Emitted, Event, Inspect, StoreError};
-use serde_json::json;
+use pillarbox::{EmitError, Emitted, Event, StoreError};
 use serde_json::value::RawValue;
 
 use super::{Misuse, Session};
@@ -53,14 +51,9 @@ pub(crate) async fn run(arguments: Arguments, session: &Session) -> anyhow::Resu
     let once = arguments.once;
     let event = arguments.into_event()?;
     let opened = Opened::unchecked(&session.settings.database, session.output).await?;
-    let emitted = opened.inspect().emit(event).await;
+    let emitted = if once { opened.inspect().emit_once(event).await } else { opened.inspect().emit(event).await };
     match emitted {
-        Ok(emitted) => answer_new(session, &emitted),
-        Err(StoreError::Emit(EmitError::Duplicate { event_type, idempotency_key })) if once => {
-            let existing = find(opened.inspect(), &event_type, &idempotency_key).await?;
-            let existing = existing.context("the event was there and is gone: a cleanup took it; emit it again")?;
-            answer_existing(session, &existing)
-        }
+        Ok(emitted) => answer(session, &emitted),
         Err(StoreError::Emit(EmitError::Duplicate { event_type, idempotency_key })) => anyhow::bail!(
             "an event {event_type:?} with the idempotency key {idempotency_key:?} exists already; if it may happen \
              again, add --repeatable or a --key of its own; if telling it once is enough, add --once"
@@ -106,35 +99,11 @@ fn read_payload(given: String) -> anyhow::Result<Box<RawValue>> {
     })
 }
 
-/// The event of a type and key.
-async fn find(inspect: &dyn Inspect, event_type: &str, key: &str) -> Result<Option<EventView>, StoreError> {
-    let mut filter = Filter { search: Some(key.to_owned()), limit: 500, ..Filter::default() };
-    loop {
-        let page = inspect.list(&filter).await?;
-        let last = page.last().map(|event| event.seq);
-        let found = page.into_iter().find(|event| event.event_type == event_type && event.idempotency_key == key);
-        match (found, last) {
-            (None, Some(_)) => filter.before = last,
-            (found, _) => return Ok(found),
-        }
-    }
-}
-
-fn answer_new(session: &Session, emitted: &Emitted) -> anyhow::Result<()> {
-    Ok(session.output.answer(emitted, || format!("emitted {} {}", emitted.event_type, emitted.id))?)
-}
-
-fn answer_existing(session: &Session, existing: &EventView) -> anyhow::Result<()> {
-    // The keys of a new one, so that scripts need not tell them apart.
-    let answer = json!({
-        "id": existing.id,
-        "seq": existing.seq,
-        "event_type": existing.event_type,
-        "idempotency_key": existing.idempotency_key,
-        "status": existing.status,
-        "created_at": existing.created_at,
-        "is_new": false,
-    });
-    let text = || format!("exists already: {} {} ({})", existing.event_type, existing.id, existing.status);
-    Ok(session.output.answer(&answer, text)?)
+fn answer(session: &Session, emitted: &Emitted) -> anyhow::Result<()> {
+    let Emitted { id, event_type, status, .. } = emitted;
+    let text = || match emitted.is_new {
+        true => format!("emitted {event_type} {id}"),
+        false => format!("exists already: {event_type} {id} ({status})"),
+    };
+    Ok(session.output.answer(emitted, text)?)
 }

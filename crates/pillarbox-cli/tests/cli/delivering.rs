@@ -8,9 +8,9 @@ use pillarbox_testkit::receiver::{Answer, Receiver};
 use crate::home::{DISCARD, Home};
 
 /// For what takes milliseconds, on a machine that has other things to do.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-fn to_receiver(receiver: &Receiver, more: &str) -> Home {
+pub(crate) fn to_receiver(receiver: &Receiver, more: &str) -> Home {
     Home::with_config(&format!(
         "[destinations.runner]\nkind = \"http\"\nurl = \"{}\"\nallow_private = true\n{more}\n\
          [[routes]]\nevents = \"order.*\"\nto = [\"runner\"]\n",

@@ -1,6 +1,8 @@
 //! What is different on PostgreSQL: nothing is migrated unasked, and there are roles.
 
 use pillarbox_testkit::postgres::{TestDatabase, shared_url};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+use uuid::Uuid;
 
 use crate::home::{DISCARD, Home};
 
@@ -30,6 +32,29 @@ async fn people_migrate_and_grant_and_then_it_works_as_on_sqlite() {
     assert_eq!(home.state(&id), "delivered");
     assert_eq!(home.json(&["cleanup", "--delivered-after", "0s"])["deleted"], 1);
     database.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_only_emits_can_emit_from_the_terminal() {
+    let database = TestDatabase::create().await;
+    let role = format!("emitter_{}", Uuid::new_v4().simple());
+    let mut server = PgConnection::connect(&shared_url()).await.unwrap();
+    server.execute(AssertSqlSafe(format!("CREATE ROLE {role} LOGIN"))).await.unwrap();
+    let mut home = Home::new();
+    home.set("PILLARBOX_DATABASE_URL", &database.url());
+    home.run(&["migrate", "--emit-role", &role, "--apply"]).succeeded();
+
+    home.set("PILLARBOX_DATABASE_URL", &database.url().replace("postgres@", &format!("{role}@")));
+    let id = home.emit("1", &[]);
+    let again = home.json(&["emit", "Order", "1", "order.placed", "--once"]);
+    assert_eq!((&again["id"], &again["is_new"]), (&id.into(), &false.into()));
+    assert_eq!(home.json(&["emit", "Order", "2", "order.placed", "--once"])["is_new"], true);
+    let done = home.run(&["events", "list"]);
+    assert_eq!(done.code, 1);
+    assert!(done.err.contains("permission denied"), "{done:?}");
+
+    database.close().await;
+    server.execute(AssertSqlSafe(format!("DROP ROLE {role}"))).await.unwrap();
 }
 
 #[test]

@@ -235,3 +235,14 @@ pub async fn emitting_for_people_commits(outbox: &dyn Outbox) {
     let error = outbox.inspect().emit(event(1)).await.unwrap_err();
     assert!(error.to_string().contains("exists already"), "{error}");
 }
+
+/// A second time answers the first, whatever became of it; and what it writes is committed too.
+pub async fn emitting_once_for_people_answers_what_exists(outbox: &dyn Outbox) {
+    let first = outbox.inspect().emit_once(event(1)).await.unwrap();
+    assert!(first.is_new);
+    outbox.claim_and_settle(Change::Deliver).await;
+    let again = outbox.inspect().emit_once(event(1)).await.unwrap();
+    assert_eq!((again.id, again.seq, again.is_new), (first.id, first.seq, false));
+    assert_eq!(again.status, Status::Delivered);
+    assert_eq!(outbox.rows("outbox_event").await, 1);
+}

@@ -13,7 +13,7 @@ const DEBIAN: &str = "/usr/lib/postgresql";
 ///
 /// PostgreSQL refuses to run as root, so root becomes the user `postgres`. `setpriv` replaces itself by the program: the
 /// child is the program, and its process id the program's.
-pub(super) fn command(program: &str, directory: &Path) -> Command {
+pub(crate) fn command(program: &str, directory: &Path) -> Command {
     let program = find(program);
     let mut command = if user_id() == 0 {
         let mut command = Command::new("setpriv");
@@ -27,7 +27,7 @@ pub(super) fn command(program: &str, directory: &Path) -> Command {
 }
 
 /// A temporary directory that belongs to PostgreSQL's user.
-pub(super) fn directory() -> TempDir {
+pub(crate) fn directory() -> TempDir {
     let directory = TempDir::with_prefix("pillarbox-postgres-").expect("a temporary directory can be made");
     if user_id() == 0 {
         run(Command::new("chown").arg("postgres:").arg(directory.path()));

@@ -1,6 +1,6 @@
 //! Emit through a sqlx transaction on PostgreSQL.
 
-use sqlx::{AssertSqlSafe, Executor, Postgres, Row};
+use sqlx::{AssertSqlSafe, Connection, Executor, Postgres, Row};
 
 use super::postgres::{Columns, EMIT, EXISTING, Written, emitted};
 use super::{Emitted, Transaction};
@@ -11,6 +11,7 @@ impl Transaction for sqlx::Transaction<'_, Postgres> {
     async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
         let columns = Columns::new(rows);
         let written = sqlx::query(EMIT)
+            .persistent(keeps_statements(self))
             .bind(columns.ids)
             .bind(columns.aggregate_types)
             .bind(columns.aggregate_ids)
@@ -26,7 +27,12 @@ impl Transaction for sqlx::Transaction<'_, Postgres> {
     }
 
     async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {
-        let row = sqlx::query(EXISTING).bind(event_type).bind(key).fetch_optional(&mut **self).await?;
+        let row = sqlx::query(EXISTING)
+            .persistent(keeps_statements(self))
+            .bind(event_type)
+            .bind(key)
+            .fetch_optional(&mut **self)
+            .await?;
         row.map(|row| emitted(read(&row)?, false)).transpose()
     }
 
@@ -34,6 +40,13 @@ impl Transaction for sqlx::Transaction<'_, Postgres> {
         self.execute(sqlx::raw_sql(AssertSqlSafe(statement))).await?;
         Ok(())
     }
+}
+
+/// Whether the application has let this connection keep a statement. One behind a transaction pooler must keep none:
+/// a statement's name belongs to the server connection, which the pooler gives to others. sqlx names statements even when
+/// its cache has no room for them, so that setting alone does not help.
+fn keeps_statements(tx: &sqlx::Transaction<'_, Postgres>) -> bool {
+    tx.cached_statements_size() > 0
 }
 
 fn read(row: &sqlx::postgres::PgRow) -> Result<Written, sqlx::Error> {

@@ -43,7 +43,7 @@ impl Relay {
         engine.waker.employ();
         engine.start_settling();
         let pulse = Arc::new(Pulse::new(Uuid::new_v4()));
-        let pace = Pace::new(engine.listen().await);
+        let pace = engine.listen().await;
         engine.beat(&pulse).await;
         let upkeep = tokio::spawn(Arc::clone(engine).upkeep(Arc::clone(&pulse)));
 
@@ -76,22 +76,23 @@ impl Drop for Unfinished<'_> {
 }
 
 impl Engine {
-    /// Wake: answers how long to sleep at most.
-    async fn listen(&self) -> Duration {
+    /// Wake: answers the pace of polling, which is faster when nothing else wakes the relay.
+    async fn listen(&self) -> Pace {
         let poll = self.settings.poll_interval;
+        let faster = poll.min(WITHOUT_WAKE_UP);
         match self.store.wake(self.waker.clone()).await {
-            Ok(WakeUp::Tested) => poll,
-            Ok(WakeUp::Polling) => poll.min(WITHOUT_WAKE_UP),
+            Ok(WakeUp::Tested) => Pace::new(poll),
+            Ok(WakeUp::Polling) => Pace::new(faster),
             Ok(WakeUp::Eaten) => {
                 tracing::warn!(
                     "notifications do not arrive: is there a transaction pooler between? Give the relay a direct \
-                     connection; until then it polls every {WITHOUT_WAKE_UP:?}"
+                     connection; until then it polls every {faster:?}"
                 );
-                poll.min(WITHOUT_WAKE_UP)
+                Pace::deaf(faster)
             }
             Err(error) => {
-                tracing::warn!(%error, "notifications cannot be listened for; polling instead");
-                poll.min(WITHOUT_WAKE_UP)
+                tracing::warn!(%error, "notifications cannot be listened for; polling every {faster:?} instead");
+                Pace::deaf(faster)
             }
         }
     }

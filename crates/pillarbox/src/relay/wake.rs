@@ -64,11 +64,18 @@ pub(super) struct Pace {
     /// Since when every claim was empty (true) or was not (false).
     spell: Option<(bool, Instant)>,
     flagged: bool,
+    /// Whether there is any use in asking emitters.
+    deaf: bool,
 }
 
 impl Pace {
     pub(super) fn new(longest: Duration) -> Self {
-        Self { longest, pause: FIRST_PAUSE, spell: None, flagged: false }
+        Self { longest, pause: FIRST_PAUSE, spell: None, flagged: false, deaf: false }
+    }
+
+    /// Of a relay that no notification reaches: emitters are not asked for any, because each costs them.
+    pub(super) fn deaf(longest: Duration) -> Self {
+        Self { deaf: true, ..Self::new(longest) }
     }
 
     /// A claim was empty or not. Answers the flag when it is to be written.
@@ -83,7 +90,7 @@ impl Pace {
         if !empty {
             self.pause = FIRST_PAUSE;
         }
-        let tell = empty != self.flagged && now.duration_since(since) >= HYSTERESIS;
+        let tell = !self.deaf && empty != self.flagged && now.duration_since(since) >= HYSTERESIS;
         tell.then_some(empty)
     }
 
@@ -131,6 +138,14 @@ mod tests {
         assert_eq!(pace.claimed(true, now + 111 * MS), None);
         assert_eq!(pace.claimed(false, now + 120 * MS), None);
         assert_eq!(pace.claimed(false, now + 220 * MS), Some(false));
+    }
+
+    #[test]
+    fn a_deaf_relay_asks_nobody_to_notify() {
+        let mut pace = Pace::deaf(100 * MS);
+        let now = Instant::now();
+        assert_eq!(pace.claimed(true, now), None);
+        assert_eq!(pace.claimed(true, now + 1000 * MS), None);
     }
 
     #[tokio::test]

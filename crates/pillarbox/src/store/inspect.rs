@@ -249,4 +249,7 @@ pub trait Inspect: Send + Sync + 'static {
 
     /// Emits in a transaction of its own: for people at a terminal. Applications emit in theirs.
     async fn emit(&self, event: Event) -> Result<Emitted, StoreError>;
+
+    /// As [`Inspect::emit`], or answers the event with its type and key that exists already (`is_new` is false then).
+    async fn emit_once(&self, event: Event) -> Result<Emitted, StoreError>;
 }

@@ -24,14 +24,17 @@ use crate::relay::wake::Waker;
 
 mod inspect;
 mod listen;
+mod pinned;
 mod read;
 mod schema;
 mod settle;
 
+use pinned::Pinned;
+
 /// An outbox in a PostgreSQL database.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
-    pool: PgPool,
+    pool: Pinned,
     schema: Schema,
     give_back: mpsc::UnboundedSender<Ticket>,
 }
@@ -57,8 +60,7 @@ impl Schema {
     }
 
     /// The statement, to be planned anew each time. The table goes from empty to millions of rows and back between two
-    /// looks of ANALYZE: a plan kept from when it was small joins by reading all of it, five hundred times over. A
-    /// transaction pooler does not mind unnamed statements either.
+    /// looks of ANALYZE: a plan kept from when it was small joins by reading all of it, five hundred times over.
     fn query(&self, text: &str) -> Query<'static, Postgres, PgArguments> {
         sqlx::query(self.sql(text)).persistent(false)
     }
@@ -88,7 +90,8 @@ impl PostgresStore {
     /// When the URL cannot be read or the database does not answer.
     pub async fn connect(url: &str, schema: &str) -> Result<Self, StoreError> {
         let options: PgConnectOptions = url.parse().map_err(database("reading the database's URL"))?;
-        let options = options.application_name("pillarbox");
+        // A pooler refuses settings at the start of a session that it does not know, and nothing here needs more digits.
+        let options = options.application_name("pillarbox").extra_float_digits(None);
         // A pool waits and tries again; who starts a program wants to know at once.
         let first = PgConnection::connect_with(&options).await.map_err(database("connecting to the database"))?;
         first.close().await.map_err(database("connecting to the database"))?;
@@ -109,6 +112,7 @@ impl PostgresStore {
     /// When the schema's name cannot be one.
     pub fn new(pool: PgPool, schema: &str) -> Result<Self, StoreError> {
         let schema = Schema::new(schema)?;
+        let pool = Pinned::new(pool);
         let (give_back, dropped) = mpsc::unbounded_channel();
         tokio::spawn(give_back_dropped(pool.clone(), schema.clone(), dropped));
         Ok(Self { pool, schema, give_back })
@@ -117,7 +121,7 @@ impl PostgresStore {
     /// The pool, for transactions to emit in.
     #[must_use]
     pub fn pool(&self) -> &PgPool {
-        &self.pool
+        self.pool.pool()
     }
 }
 
@@ -127,7 +131,7 @@ fn database<E: Into<crate::error::DriverError>>(doing: &'static str) -> impl FnO
 }
 
 /// `Drop` cannot await, so dropped claims arrive here; the task ends with the store.
-async fn give_back_dropped(pool: PgPool, schema: Schema, mut dropped: mpsc::UnboundedReceiver<Ticket>) {
+async fn give_back_dropped(pool: Pinned, schema: Schema, mut dropped: mpsc::UnboundedReceiver<Ticket>) {
     let mut tickets = Vec::new();
     while dropped.recv_many(&mut tickets, 1000).await > 0 {
         let (ids, tokens) = columns(&tickets);
@@ -297,7 +301,7 @@ impl Store for PostgresStore {
     }
 
     async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
-        listen::start(&self.pool, waker).await.map_err(database("listening for notifications"))
+        listen::start(self.pool(), waker).await.map_err(database("listening for notifications"))
     }
 }
 

@@ -68,11 +68,6 @@ pub(crate) struct KeptAttempt<'a> {
 }
 
 impl Settlement {
-    /// Whether there is more to write than the event's row.
-    pub(crate) fn has_details(&self) -> bool {
-        !self.verdict.deliveries.is_empty() || !self.verdict.failures.is_empty()
-    }
-
     pub(crate) fn attempts(&self) -> impl Iterator<Item = KeptAttempt<'_>> {
         (1..).zip(&self.verdict.failures).map(|(position, attempt)| KeptAttempt {
             event_id: self.ticket.id,

@@ -6,6 +6,7 @@ mod fixture;
 mod leases;
 mod outages;
 mod passes;
+mod pooler;
 mod recovery;
 mod running;
 mod settling;

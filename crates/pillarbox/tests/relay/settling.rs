@@ -31,7 +31,7 @@ impl Flaky {
 
     async fn answers(&self, verb: &str) {
         if self.silent_on == Some(verb) {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -63,17 +63,25 @@ impl Inspect for PostgresStore {
     }
 
     async fn emit(&self, event: Event) -> Result<Emitted, StoreError> {
-        let mut tx = self.pool.begin().await.map_err(database("beginning a transaction"))?;
-        sqlx::Executor::execute(&mut *tx, sqlx::raw_sql(self.schema.sql("SET LOCAL search_path TO {schema}")))
-            .await
-            .map_err(database("choosing the schema"))?;
-        let emitted = emit::emit(&mut tx, event).await?;
-        tx.commit().await.map_err(|error| EmitError::Driver(error.into()))?;
-        Ok(emitted)
+        self.emit_alone(event, false).await
+    }
+
+    async fn emit_once(&self, event: Event) -> Result<Emitted, StoreError> {
+        self.emit_alone(event, true).await
     }
 }
 
 impl PostgresStore {
+    async fn emit_alone(&self, event: Event, once: bool) -> Result<Emitted, StoreError> {
+        let mut tx = self.pool.begin().await.map_err(database("beginning a transaction"))?;
+        sqlx::Executor::execute(&mut *tx, sqlx::raw_sql(self.schema.sql("SET LOCAL search_path TO {schema}")))
+            .await
+            .map_err(database("choosing the schema"))?;
+        let emitted = if once { emit::emit_once(&mut tx, event).await } else { emit::emit(&mut tx, event).await }?;
+        tx.commit().await.map_err(|error| EmitError::Driver(error.into()))?;
+        Ok(emitted)
+    }
+
     async fn failed(&self, filter: &Filter) -> Result<Vec<Uuid>, sqlx::Error> {
         self.schema
             .query_scalar(include_str!("../../../sql/postgres/list_failed.sql"))

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sqlx::postgres::{PgListener, PgPool};
+use sqlx::postgres::{PgConnection, PgListener, PgPool};
+use sqlx::{AssertSqlSafe, Executor, Row};
 use uuid::Uuid;
 
 use crate::relay::wake::Waker;
@@ -15,25 +16,50 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Listens until the waker's relay is gone. A lost connection is made again; what was missed meanwhile, polling finds.
 pub(super) async fn start(pool: &PgPool, waker: Waker) -> Result<WakeUp, sqlx::Error> {
+    if !sessions_are_ours(pool).await? {
+        return Ok(WakeUp::Eaten);
+    }
     let mut listener = PgListener::connect_with(pool).await?;
+    if !hears_itself(&mut listener, pool).await? {
+        return Ok(WakeUp::Eaten);
+    }
     listener.listen(CHANNEL).await?;
-    let heard = hears_itself(&mut listener, pool).await?;
     tokio::spawn(listen(listener, waker));
-    Ok(if heard { WakeUp::Tested } else { WakeUp::Eaten })
+    Ok(WakeUp::Tested)
 }
 
-/// A transaction pooler hands `LISTEN` to one connection and the rest of the session to another.
-async fn hears_itself(listener: &mut PgListener, pool: &PgPool) -> Result<bool, sqlx::Error> {
-    let word = Uuid::new_v4().to_string();
-    sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(&word).execute(pool).await?;
-    let echo = async {
-        while listener.recv().await?.payload() != word {}
-        Ok::<(), sqlx::Error>(())
-    };
-    match tokio::time::timeout(PATIENCE, echo).await {
-        Ok(heard) => heard.map(|()| true),
-        Err(_) => Ok(false),
+/// Whether a connection keeps its server process between transactions, and for itself. Behind a transaction pooler
+/// `LISTEN` would not only be in vain: whoever gets that server connection next gets notifications that it never asked
+/// for, and sqlx takes them for an error.
+async fn sessions_are_ours(pool: &PgPool) -> Result<bool, sqlx::Error> {
+    let mut one = pool.acquire().await?;
+    let before = server_process(&mut one).await?;
+    let mut other = pool.begin().await?;
+    if server_process(&mut other).await? == before {
+        return Ok(false);
     }
+    // The other transaction is still open, so that a pooler cannot be right by chance with the connection it has.
+    Ok(server_process(&mut one).await? == before)
+}
+
+async fn server_process(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
+    sqlx::raw_sql("SELECT pg_backend_pid()").fetch_one(connection).await?.try_get(0)
+}
+
+/// Through a channel that nobody else knows: if the test leaves it behind somewhere, it harms nobody.
+async fn hears_itself(listener: &mut PgListener, pool: &PgPool) -> Result<bool, sqlx::Error> {
+    let channel = format!("outbox_test_{}", Uuid::new_v4().simple());
+    listener.listen(&channel).await?;
+    let echo = async {
+        pool.execute(sqlx::raw_sql(AssertSqlSafe(format!("NOTIFY {channel}")))).await?;
+        listener.recv().await
+    };
+    let heard = match tokio::time::timeout(PATIENCE, echo).await {
+        Ok(heard) => heard.map(|_| true),
+        Err(_) => Ok(false),
+    };
+    listener.unlisten(&channel).await?;
+    heard
 }
 
 async fn listen(mut listener: PgListener, waker: Waker) {

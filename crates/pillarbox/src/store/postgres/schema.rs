@@ -23,9 +23,11 @@ impl PostgresStore {
 
     async fn apply_missing(&self) -> Result<Vec<Migration>, sqlx::Error> {
         let mut tx = self.pool.begin().await?;
-        sqlx::query("SELECT pg_advisory_xact_lock(hashtext('pillarbox migrate'))").execute(&mut *tx).await?;
+        tx.execute("SELECT pg_advisory_xact_lock(hashtext('pillarbox migrate'))").await?;
         // IF NOT EXISTS would still ask for the right to create schemas, which an owner of tables need not have.
-        let there: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)")
+        let there: bool = self
+            .schema
+            .query_scalar("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)")
             .bind(&self.schema.0)
             .fetch_one(&mut *tx)
             .await?;
@@ -43,7 +45,8 @@ impl PostgresStore {
             .collect();
         for migration in &missing {
             tx.execute(sqlx::raw_sql(AssertSqlSafe(migration.sql))).await?;
-            sqlx::query("INSERT INTO outbox_migration (version, name, least_program) VALUES ($1, $2, $3)")
+            self.schema
+                .query("INSERT INTO outbox_migration (version, name, least_program) VALUES ($1, $2, $3)")
                 .bind(migration.version)
                 .bind(migration.name)
                 .bind(migration.least_program())
@@ -84,7 +87,6 @@ impl PostgresStore {
     /// # Errors
     /// What the database said; nothing was granted then.
     pub async fn grant(&self, kind: Role, role: &str) -> Result<(), StoreError> {
-        // Several statements in one message are one transaction.
         self.pool
             .execute(sqlx::raw_sql(AssertSqlSafe(self.grants(kind, role))))
             .await

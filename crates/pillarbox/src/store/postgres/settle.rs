@@ -1,4 +1,4 @@
-//! Settle on PostgreSQL: one statement for the rows of the events, and only when there is more to write, a transaction.
+//! Settle on PostgreSQL: one transaction, in the common case with one statement, for the rows of the events.
 
 use std::collections::HashSet;
 
@@ -19,11 +19,6 @@ impl PostgresStore {
     ) -> Result<HashSet<Uuid>, sqlx::Error> {
         let (gone, kept): (Vec<&Settlement>, Vec<&Settlement>) =
             settlements.iter().partition(|settlement| delete && settlement.verdict().change == Change::Deliver);
-        let more = kept.iter().any(|settlement| settlement.has_details());
-        if !more && (gone.is_empty() || kept.is_empty()) {
-            let mut connection = self.pool.acquire().await?;
-            return self.settle_events(&mut connection, &gone, &kept).await;
-        }
         let mut tx = self.pool.begin().await?;
         let settled = self.settle_events(&mut tx, &gone, &kept).await?;
         self.settle_deliveries(&mut tx, &kept, &settled).await?;

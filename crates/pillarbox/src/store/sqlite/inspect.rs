@@ -56,14 +56,22 @@ impl Inspect for SqliteStore {
     }
 
     async fn emit(&self, event: Event) -> Result<Emitted, StoreError> {
-        let mut tx = self.durable.begin_with("BEGIN IMMEDIATE").await.map_err(database("beginning a transaction"))?;
-        let emitted = emit::emit(&mut tx, event).await?;
-        tx.commit().await.map_err(|error| EmitError::Driver(error.into()))?;
-        Ok(emitted)
+        self.emit_alone(event, false).await
+    }
+
+    async fn emit_once(&self, event: Event) -> Result<Emitted, StoreError> {
+        self.emit_alone(event, true).await
     }
 }
 
 impl SqliteStore {
+    async fn emit_alone(&self, event: Event, once: bool) -> Result<Emitted, StoreError> {
+        let mut tx = self.durable.begin_with("BEGIN IMMEDIATE").await.map_err(database("beginning a transaction"))?;
+        let emitted = if once { emit::emit_once(&mut tx, event).await } else { emit::emit(&mut tx, event).await }?;
+        tx.commit().await.map_err(|error| EmitError::Driver(error.into()))?;
+        Ok(emitted)
+    }
+
     async fn failed(&self, filter: &Filter) -> Result<Vec<Uuid>, sqlx::Error> {
         let rows = sqlx::query(include_str!("../../../sql/sqlite/list_failed.sql"))
             .bind(filter.event_type.as_deref().map(like))

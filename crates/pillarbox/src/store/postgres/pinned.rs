@@ -1,0 +1,70 @@
+//! Statements that stay on one server connection, also behind a transaction pooler.
+//!
+//! sqlx sends a statement in two steps, and without a transaction a pooler may give the second one to another server
+//! connection, where the unnamed statement is somebody else's: a give-back could run as somebody's delete. So each
+//! statement has a transaction of its own.
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt, TryStreamExt};
+use sqlx::postgres::{PgPool, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
+use sqlx::{Either, Error, Execute, Executor, Postgres, SqlStr, Transaction};
+
+/// A pool whose every statement is a transaction.
+#[derive(Debug, Clone)]
+pub(super) struct Pinned(PgPool);
+
+impl Pinned {
+    pub(super) fn new(pool: PgPool) -> Self {
+        Self(pool)
+    }
+
+    pub(super) fn pool(&self) -> &PgPool {
+        &self.0
+    }
+
+    /// For several statements that belong together.
+    pub(super) async fn begin(&self) -> Result<Transaction<'static, Postgres>, Error> {
+        self.0.begin().await
+    }
+}
+
+impl<'p> Executor<'p> for &'_ Pinned {
+    type Database = Postgres;
+
+    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, Result<Either<PgQueryResult, PgRow>, Error>>
+    where
+        'p: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        let pool = self.0.clone();
+        let answers = async move {
+            let mut tx = pool.begin().await?;
+            let answers: Vec<_> = tx.fetch_many(query).try_collect().await?;
+            tx.commit().await?;
+            Ok::<_, Error>(stream::iter(answers).map(Ok))
+        };
+        stream::once(answers).try_flatten().boxed()
+    }
+
+    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, Result<Option<PgRow>, Error>>
+    where
+        'p: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        let pool = self.0.clone();
+        Box::pin(async move {
+            let mut tx = pool.begin().await?;
+            let row = tx.fetch_optional(query).await?;
+            tx.commit().await?;
+            Ok(row)
+        })
+    }
+
+    fn prepare_with<'e>(self, sql: SqlStr, parameters: &'e [PgTypeInfo]) -> BoxFuture<'e, Result<PgStatement, Error>>
+    where
+        'p: 'e,
+    {
+        self.0.prepare_with(sql, parameters)
+    }
+}
