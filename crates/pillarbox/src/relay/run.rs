@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::load::Weight;
@@ -25,6 +26,8 @@ const WORTH_ASKING: Duration = Duration::from_millis(100);
 const SOLITUDE: Duration = Duration::from_secs(5);
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
+/// What the database has to answer in, at least, when the relay stops.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Relay {
     /// Relays until `shutdown` is ready; then claims no more, finishes what is under way within the shutdown timeout,
@@ -44,6 +47,7 @@ impl Relay {
         engine.beat(&pulse).await;
         let upkeep = tokio::spawn(Arc::clone(engine).upkeep(Arc::clone(&pulse)));
 
+        let unfinished = Unfinished(engine);
         let told_to_stop = async {
             shutdown.await;
             engine.phase.send_replace(Phase::Stopping);
@@ -51,17 +55,23 @@ impl Relay {
         tokio::join!(told_to_stop, engine.cycle(pace, &pulse));
 
         engine.finish().await;
-        if let Err(error) = upkeep.await {
-            tracing::error!(%error, "upkeep ended badly");
-        }
-        engine.waker.retire();
+        engine.end(upkeep, &pulse).await;
+        drop(unfinished);
         // It may run again, or do single passes.
-        engine.probing.store(false, Ordering::Relaxed);
         engine.phase.send_replace(Phase::Running);
-        if let Err(error) = engine.store.farewell(pulse.id).await {
-            tracing::warn!(%error, "the relay could not say that it is gone");
-        }
         Ok(())
+    }
+}
+
+/// Ends what goes on beside a run, also of one that is dropped: then what it had is given back.
+struct Unfinished<'a>(&'a Engine);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.0.phase.send_replace(Phase::Aborting);
+        self.0.lanes.values().for_each(|lane| lane.release(self.0));
+        self.0.waker.retire();
+        self.0.probing.store(false, Ordering::Relaxed);
     }
 }
 
@@ -91,9 +101,10 @@ impl Engine {
     async fn cycle(self: &Arc<Self>, mut pace: Pace, pulse: &Pulse) {
         let mut backoff = FIRST_BACKOFF;
         while self.room().await {
-            let claim = match self.claim().await {
-                Ok(claim) => claim,
-                Err(error) => {
+            let claim = match self.unless_silent(self.claim()).await {
+                Some(Ok(claim)) => claim,
+                None => return,
+                Some(Err(error)) => {
                     tracing::warn!(%error, "nothing could be claimed; trying again");
                     self.rest_unless(Phase::Stopping, backoff).await;
                     backoff = (backoff * 2).min(LONGEST_BACKOFF);
@@ -213,6 +224,34 @@ impl Engine {
             self.lanes.values().for_each(|lane| lane.release(self));
             // A database that does not answer must not keep the relay from ending.
             let _ = tokio::time::timeout(LONGEST_BACKOFF, self.all_settled()).await;
+        }
+    }
+
+    /// Upkeep ends, and the relay says that it is gone.
+    async fn end(&self, mut upkeep: JoinHandle<()>, pulse: &Pulse) {
+        match self.unless_silent(&mut upkeep).await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => tracing::error!(%error, "upkeep ended badly"),
+            None => upkeep.abort(),
+        }
+        match self.unless_silent(self.store.farewell(pulse.id)).await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => tracing::warn!(%error, "the relay could not say that it is gone"),
+            None => tracing::warn!("the database does not answer; the relay ends without a farewell"),
+        }
+    }
+
+    /// The answer; `None` when the relay stops and the database does not answer. It has some seconds: a claim that was made
+    /// and not heard of would have to wait for the end of its lease.
+    async fn unless_silent<T>(&self, answer: impl Future<Output = T>) -> Option<T> {
+        let silent = async {
+            self.phase_reached(Phase::Stopping).await;
+            tokio::time::sleep(self.settings.shutdown_timeout.clamp(LEAST_PATIENCE, LONGEST_BACKOFF)).await;
+        };
+        tokio::select! {
+            biased;
+            answer = answer => Some(answer),
+            () = silent => None,
         }
     }
 

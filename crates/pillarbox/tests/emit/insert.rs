@@ -81,3 +81,17 @@ async fn postgres_refuses_an_insert_that_would_never_be_claimed() {
         assert_eq!(error.constraint(), Some(constraint));
     }
 }
+
+#[tokio::test]
+async fn sqlite_refuses_an_id_that_the_relay_would_write_in_another_way() {
+    let sqlite = SqliteOutbox::create().await;
+    let id = Uuid::now_v7();
+    let insert = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type) VALUES (?, 'Order', ?1, 'a')";
+    for given in [id.to_string().to_uppercase(), id.simple().to_string(), id.urn().to_string(), "mine".to_owned()] {
+        let error = sqlx::query(insert).bind(&given).execute(sqlite.pool()).await.unwrap_err();
+        assert!(error.to_string().contains("CHECK constraint failed"), "{given}: {error}");
+    }
+    sqlx::query(insert).bind(id.to_string()).execute(sqlite.pool()).await.unwrap();
+    let outbox: &dyn Outbox = &sqlite;
+    assert_eq!(outbox.claim_one().await.event().id, id);
+}

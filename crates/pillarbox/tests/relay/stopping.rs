@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use pillarbox::Relay;
+use pillarbox::{Destination, Relay, RelaySettings};
 use pillarbox_testkit::wait_until;
 
-use crate::fixture::{Outbox, PATIENCE, Place, all_to, impatient, while_running};
+use crate::fixture::{Gate, Outbox, PATIENCE, Place, all_to, impatient, while_running};
 use crate::settling::Flaky;
 
 #[tokio::test]
@@ -30,4 +31,33 @@ async fn a_relay_that_stops_in_an_outage_gives_its_probe_back() {
     .await;
     let counts = outbox.counts().await;
     assert_eq!((counts.sending, counts.parked.len()), (0, 1));
+}
+
+#[tokio::test]
+async fn a_database_that_does_not_answer_keeps_no_relay_from_stopping() {
+    for verb in ["claim", "farewell"] {
+        let outbox = Outbox::new().await;
+        let store = Flaky { silent_on: Some(verb), ..Flaky::over(&outbox) };
+        let claims = Arc::clone(&store.claims);
+        let settings = RelaySettings { shutdown_timeout: Duration::from_millis(50), ..impatient() };
+        let relay = Relay::builder(Arc::new(store)).settings(settings).build().unwrap();
+        let ended = while_running(&relay, async {
+            wait_until("it claims", PATIENCE, async || claims.load(Ordering::SeqCst) > 0).await;
+        });
+        tokio::time::timeout(PATIENCE, ended).await.expect("it ends although the database is silent");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_dropped_gives_back_what_it_had() {
+    let outbox = Outbox::new().await;
+    outbox.emit("order.placed", 5).await;
+    let gate = Gate::closed();
+    let destination = Destination::new("a", gate.clone()).concurrency(2);
+    let relay = outbox.relay().destination(destination).route(all_to("a")).build().unwrap();
+    tokio::select! {
+        ended = relay.run(std::future::pending()) => ended.unwrap(),
+        () = wait_until("two are inside", PATIENCE, async || gate.inside.load(Ordering::SeqCst) == 2) => {}
+    }
+    wait_until("all are given back", PATIENCE, async || outbox.counts().await.due == 5).await;
 }

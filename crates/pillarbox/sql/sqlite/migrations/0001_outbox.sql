@@ -12,7 +12,10 @@ CREATE TABLE outbox_event (
             CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) & 65535,
             substr(hex(randomblob(2)), 2),
             substr('89ab', 1 + (random() & 3), 1), substr(hex(randomblob(2)), 2),
-            hex(randomblob(6))))),
+            hex(randomblob(6)))))
+        -- As the relay writes it. In capitals or without dashes it could be read and not be found again: the event would be
+        -- sent and never settled.
+        CHECK (id GLOB replace('hhhhhhhh-hhhh-hhhh-hhhh-hhhhhhhhhhhh', 'h', '[0-9a-f]')),
     aggregate_type   TEXT NOT NULL CHECK (length(aggregate_type) BETWEEN 1 AND 100),
     aggregate_id     TEXT NOT NULL CHECK (length(aggregate_id) BETWEEN 1 AND 100),
     event_type       TEXT NOT NULL CHECK (length(event_type) BETWEEN 1 AND 255),
