@@ -1,5 +1,7 @@
 //! Relays as processes beside others: a busy file, another relay, a stop and a death.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::time::Duration;
 
 use pillarbox::store::sqlite::SqliteStore;
