@@ -131,7 +131,7 @@ pub enum BuildError {
     },
     /// A lease that can run out while a send is under way.
     #[error(
-        "the lease ({lease:?}) must be longer than the timeout of destination {destination:?} ({timeout:?}), or its \
+        "the lease ({lease:?}) must be longer, by a tenth at least, than the timeout of destination {destination:?} ({timeout:?}), or its \
          events could be sent twice; raise relay.lease or lower the timeout"
     )]
     LeaseTooShort {

@@ -65,6 +65,9 @@ fn a_database_that_is_not_there_is_told_of_without_the_password() {
     home.set("RUST_LOG", "trace");
     let done = home.run(&["stats"]);
     assert_eq!(done.code, 1);
-    assert!(done.err.contains("no connection to PostgreSQL at 127.0.0.1:") && done.err.contains("\"missing\""), "{done:?}");
+    assert!(
+        done.err.contains("no connection to PostgreSQL at 127.0.0.1:") && done.err.contains("\"missing\""),
+        "{done:?}"
+    );
     assert!(!done.err.contains("hunter2"), "{done:?}");
 }

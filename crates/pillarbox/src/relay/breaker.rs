@@ -51,6 +51,7 @@ enum State {
         ajar: bool,
     },
     Open {
+        since: Instant,
         probe_at: Instant,
     },
 }
@@ -64,8 +65,12 @@ impl Breaker {
         matches!(self.state, State::Open { .. })
     }
 
-    /// The destination answered, whatever it said. Answers whether that ended an outage.
-    pub(super) fn alive(&mut self) -> bool {
+    /// The destination answered what was sent then, whatever it said. Answers whether that ended an outage. What was
+    /// under way before says nothing: the destination may since have asked for a pause.
+    pub(super) fn alive(&mut self, sent: Instant) -> bool {
+        if matches!(self.state, State::Open { since, .. } if sent < since) {
+            return false;
+        }
         let was_open = matches!(self.state, State::Open { .. } | State::Closed { ajar: true, .. });
         self.state = State::Closed { outages: 0, ajar: false };
         self.probes = 0;
@@ -83,7 +88,7 @@ impl Breaker {
         if *outages < self.settings.threshold && asked.is_none() {
             return Met::Hiccup(self.settings.base);
         }
-        self.state = State::Open { probe_at: now + self.pause(asked) };
+        self.state = State::Open { since: now, probe_at: now + self.pause(asked) };
         self.openings += 1;
         Met::Opened
     }
@@ -95,9 +100,9 @@ impl Breaker {
 
     /// A probe failed.
     pub(super) fn still_down(&mut self, now: Instant, asked: Option<Duration>) {
-        if self.is_open() {
+        if let State::Open { since, .. } = self.state {
             self.probes += 1;
-            self.state = State::Open { probe_at: now + self.pause(asked) };
+            self.state = State::Open { since, probe_at: now + self.pause(asked) };
         }
     }
 
@@ -112,10 +117,15 @@ impl Breaker {
         self.state = State::Closed { outages: self.settings.threshold.saturating_sub(1), ajar: true };
     }
 
+    /// Whether the next event decides.
+    pub(super) fn is_ajar(&self) -> bool {
+        matches!(self.state, State::Closed { ajar: true, .. })
+    }
+
     /// When to probe next, if it is open.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         match self.state {
-            State::Open { probe_at } => Some(probe_at),
+            State::Open { probe_at, .. } => Some(probe_at),
             State::Closed { .. } => None,
         }
     }
@@ -141,12 +151,12 @@ mod tests {
         let (mut breaker, now) = (breaker(), Instant::now());
         assert_eq!(breaker.outage(now, None), Met::Hiccup(SECOND));
         assert_eq!(breaker.outage(now, None), Met::Hiccup(SECOND));
-        assert!(!breaker.alive());
+        assert!(!breaker.alive(now));
         assert_eq!(breaker.outage(now, None), Met::Hiccup(SECOND));
         assert_eq!(breaker.outage(now, None), Met::Hiccup(SECOND));
         assert_eq!(breaker.outage(now, None), Met::Opened);
         assert_eq!(breaker.outage(now, None), Met::Down);
-        assert!(breaker.alive());
+        assert!(breaker.alive(now));
         assert!(!breaker.is_open());
     }
 
@@ -188,6 +198,16 @@ mod tests {
         // After the change of probe the first outage of the other one counts, too.
         assert_eq!(another, [8, 15, 30]);
         assert_eq!(breaker.probe_at().unwrap() - now, 10 * SECOND);
+    }
+
+    #[test]
+    fn an_answer_to_what_was_sent_before_it_opened_does_not_close_it() {
+        let (mut breaker, before) = (breaker(), Instant::now());
+        let now = before + SECOND;
+        assert_eq!(breaker.outage(now, Some(90 * SECOND)), Met::Opened);
+        assert!(!breaker.alive(before));
+        assert!(breaker.is_open());
+        assert!(breaker.alive(now));
     }
 
     #[test]

@@ -43,10 +43,22 @@ pub(super) struct State {
     pub(super) ramp: usize,
     /// What `answered` was when the last ones were let back.
     answered_at_ramp: u64,
+    /// When that was.
+    pub(super) ramped_at: Option<Instant>,
+}
+
+impl State {
+    /// Some were let back to find out whether the destination is there: they come first. Another relay may have taken
+    /// them, so not for ever.
+    fn awaits_an_answer(&self) -> bool {
+        self.breaker.is_ajar() && self.ramped_at.is_some_and(|at| at.elapsed() < ANSWER)
+    }
 }
 
 /// How many parked events are let back first.
 const FIRST_RAMP: usize = 8;
+/// How long it may take until it is known what became of them.
+const ANSWER: Duration = Duration::from_secs(15);
 
 impl Lane {
     pub(super) fn new(
@@ -66,6 +78,7 @@ impl Lane {
             congested: false,
             ramp: FIRST_RAMP,
             answered_at_ramp: 0,
+            ramped_at: None,
         };
         let rate = rate.map(|per_second| tokio::sync::Mutex::new(Rate::new(per_second)));
         Self { name, sink, timeout, concurrency, paused, rate, state: Mutex::new(state), answered: AtomicU64::new(0) }
@@ -133,13 +146,14 @@ impl Lane {
         if self.paused || state.breaker.is_open() {
             return None;
         }
-        if state.congested || state.queue.len() > state.ramp / 4 {
+        if state.congested || state.queue.len() > state.ramp / 4 || state.awaits_an_answer() {
             return Some(0);
         }
         if state.queue.is_empty() && answered > state.answered_at_ramp {
             state.ramp = (state.ramp * 2).min(most.max(FIRST_RAMP));
         }
         state.answered_at_ramp = answered;
+        state.ramped_at = Some(Instant::now());
         Some(state.ramp)
     }
 
@@ -185,9 +199,10 @@ impl Lane {
     }
 
     /// The destination answered, whatever it said.
-    fn alive(&self, engine: &Engine) {
+    fn alive(&self, engine: &Engine, took: Duration) {
         self.answered.fetch_add(1, Ordering::Relaxed);
-        if lock(&self.state).breaker.alive() {
+        let now = Instant::now();
+        if lock(&self.state).breaker.alive(now.checked_sub(took).unwrap_or(now)) {
             tracing::info!(destination = self.name, "a destination is back");
             engine.recovered.notify_one();
         }
@@ -229,7 +244,7 @@ impl Lane {
     ) {
         match answer {
             Ok(()) => {
-                self.alive(engine);
+                self.alive(engine, took);
                 engine.observers.tell("sent", |observer| observer.sent(job.event(), &self.name, took));
                 job.answer(engine, Answer::Sent);
             }
@@ -245,7 +260,7 @@ impl Lane {
             // That there was no answer is none: a timeout that counted as one would let the next one count, and so on
             // through a whole outage, with an attempt used for each.
             if error.kind != SendErrorKind::Timeout {
-                self.alive(engine);
+                self.alive(engine, took);
             }
             tracing::warn!(destination = self.name, id = %job.event().id, %error, "an attempt failed");
             return job.answer(engine, Answer::Failed { error, took });

@@ -105,6 +105,7 @@ impl Lane {
             let mut state = lock(&self.state);
             state.breaker.ajar();
             state.ramp = count;
+            state.ramped_at = None;
         }
         engine.recovered.notify_one();
     }

@@ -137,7 +137,8 @@ impl Engine {
             self.becomes_quiet(self.settings.lease).await;
         } else {
             tracing::info!("an event that must be sent alone is put off: something else takes long");
-            self.give_back(claim, SOLITUDE);
+            let stops = *self.phase.borrow() >= Phase::Stopping;
+            self.give_back(claim, if stops { Duration::ZERO } else { SOLITUDE });
         }
     }
 

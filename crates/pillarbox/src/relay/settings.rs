@@ -268,7 +268,8 @@ fn check_destination(destination: &Destination, settings: &RelaySettings) -> Res
         return Err(BuildError::BadSetting { setting: "destination.rate", value: rate.to_string(), why });
     }
     match destination.timeout {
-        Some(timeout) if timeout >= settings.lease => {
+        // With hardly more lease than timeout no send could ever begin: a little of the lease is always gone by then.
+        Some(timeout) if timeout + timeout / 10 >= settings.lease => {
             Err(BuildError::LeaseTooShort { lease: settings.lease, destination: name, timeout })
         }
         _ => Ok(()),

@@ -2,7 +2,7 @@
 //! nothing new is claimed, so that what was sent is not sent again at full speed.
 
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 
@@ -10,7 +10,7 @@ use super::load::{Permit, lock};
 use super::settings::OnDelivered;
 use super::{Engine, Phase};
 use crate::delivery::Change;
-use crate::store::Settlement;
+use crate::store::{Settlement, Ticket};
 
 /// A settlement, and its event's part of the load until it is written.
 pub(super) struct Settling {
@@ -30,6 +30,8 @@ pub(super) struct Settler {
 const BATCH: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// From this pause on it is asked whether it is one event that the database does not take.
+const ONE_BY_ONE: Duration = Duration::from_millis(400);
 
 impl Settler {
     pub(super) fn new() -> Self {
@@ -68,26 +70,63 @@ impl Engine {
         }
     }
 
+    fn deletes(&self) -> bool {
+        self.settings.on_delivered == OnDelivered::Delete
+    }
+
+    /// If the database takes some and not others, it is not the database: what it does not take is left to its lease, and
+    /// after a few rounds the sweep gives it up where people can see it. `None`: it takes none.
+    async fn settle_one_by_one(&self, settlements: &[Settlement]) -> Option<Vec<Ticket>> {
+        let mut lost = Vec::new();
+        let mut refused = Vec::new();
+        for settlement in settlements {
+            match self.store.settle(std::slice::from_ref(settlement), self.deletes()).await {
+                Ok(gone) => lost.extend(gone),
+                Err(_) => refused.push(settlement),
+            }
+        }
+        if refused.len() == settlements.len() {
+            return None;
+        }
+        // Once more: the database may have come back while this went on.
+        for settlement in refused {
+            match self.store.settle(std::slice::from_ref(settlement), self.deletes()).await {
+                Ok(gone) => lost.extend(gone),
+                Err(error) => {
+                    tracing::error!(id = %settlement.event().id, %error, "the database does not take what became of an event");
+                    lost.push(settlement.ticket());
+                }
+            }
+        }
+        Some(lost)
+    }
+
     async fn settle_batch(&self, batch: Vec<Settling>) {
         let (settlements, permits): (Vec<Settlement>, Vec<Option<Permit>>) =
             batch.into_iter().map(|settling| (settling.settlement, settling.permit)).unzip();
-        let delete = self.settings.on_delivered == OnDelivered::Delete;
         let mut pause = PAUSE;
+        let began = Instant::now();
         let lost = loop {
-            match self.store.settle(&settlements, delete).await {
+            // Then the leases have run out, and a settle would change nothing.
+            if began.elapsed() > self.settings.lease {
+                break settlements.iter().map(Settlement::ticket).collect();
+            }
+            let error = match self.store.settle(&settlements, self.deletes()).await {
                 Ok(lost) => break lost,
-                Err(error) => {
-                    self.settler.works.send_replace(false);
-                    tracing::warn!(%error, events = settlements.len(), "a settle failed; nothing is claimed until it works");
-                    if self.rest_unless(Phase::Aborting, pause).await {
-                        tracing::error!(
-                            events = settlements.len(),
-                            "stopped before what was sent could be settled; it may be sent again"
-                        );
-                        return;
-                    }
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                }
+                Err(error) => error,
+            };
+            self.settler.works.send_replace(false);
+            tracing::warn!(%error, events = settlements.len(), "a settle failed; nothing is claimed until it works");
+            if self.rest_unless(Phase::Aborting, pause).await {
+                let events = settlements.len();
+                tracing::error!(events, "stopped before what was sent could be settled; it may be sent again");
+                return;
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            if pause >= ONE_BY_ONE
+                && let Some(lost) = self.settle_one_by_one(&settlements).await
+            {
+                break lost;
             }
         };
         self.settler.works.send_replace(true);

@@ -20,13 +20,15 @@ pub(crate) struct Flaky {
     pub(crate) claims: Arc<AtomicUsize>,
     pub(crate) renewals: Arc<AtomicUsize>,
     pub(crate) silent_on: Option<&'static str>,
+    /// Settles with events of this type fail.
+    pub(crate) refuses: Option<&'static str>,
 }
 
 impl Flaky {
     pub(crate) fn over(outbox: &Outbox) -> Self {
         let store = Arc::clone(&outbox.store) as Arc<dyn Store>;
         let zero = || Arc::new(AtomicUsize::new(0));
-        Self { store, fails: zero(), claims: zero(), renewals: zero(), silent_on: None }
+        Self { store, fails: zero(), claims: zero(), renewals: zero(), silent_on: None, refuses: None }
     }
 
     async fn answers(&self, verb: &str) {
@@ -48,7 +50,8 @@ impl Store for Flaky {
     }
     async fn settle(&self, settlements: &[Settlement], delete: bool) -> Result<Vec<Ticket>, StoreError> {
         let left = self.fails.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        if left.is_ok() {
+        let refused = settlements.iter().any(|settlement| self.refuses == Some(settlement.event().event_type.as_str()));
+        if left.is_ok() || refused {
             return Err(StoreError::Database { doing: "settling events", source: "on purpose".into() });
         }
         self.store.settle(settlements, delete).await
@@ -116,4 +119,26 @@ async fn a_settle_that_fails_is_kept_and_nothing_is_claimed_meanwhile() {
     .await;
     assert_eq!(place.got(), [id]);
     assert_eq!(outbox.get(id).await.event.status, Status::Delivered);
+}
+
+#[tokio::test]
+async fn what_the_database_never_takes_of_one_event_does_not_stop_the_others() {
+    let outbox = Outbox::new().await;
+    let cursed = outbox.emit("cursed", 1).await[0];
+    outbox.emit("order.placed", 5).await;
+    let store = Flaky { refuses: Some("cursed"), ..Flaky::over(&outbox) };
+    let place = Place::fine();
+    let relay = Relay::builder(Arc::new(store))
+        .settings(impatient())
+        .destination(place.as_destination("a"))
+        .route(all_to("a"))
+        .build()
+        .unwrap();
+    while_running(&relay, async {
+        wait_until("the others are settled", PATIENCE, async || outbox.counts().await.delivered == 5).await;
+        outbox.emit("order.placed", 5).await;
+        wait_until("it goes on claiming", PATIENCE, async || outbox.counts().await.delivered == 10).await;
+    })
+    .await;
+    assert_eq!(outbox.get(cursed).await.event.status, Status::Pending);
 }

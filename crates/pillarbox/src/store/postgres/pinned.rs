@@ -2,13 +2,16 @@
 //!
 //! sqlx sends a statement in two steps, and without a transaction a pooler may give the second one to another server
 //! connection, where the unnamed statement is somebody else's: a give-back could run as somebody's delete. So each
-//! statement has a transaction of its own.
+//! statement has a transaction of its own. It is READ COMMITTED, whatever the database's default: above that, two relays
+//! that claim at once would see serialisation failures instead of each other's locks.
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 use sqlx::postgres::{PgPool, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
 use sqlx::{Either, Error, Execute, Executor, Postgres, SqlStr, Transaction};
+
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
 /// A pool whose every statement is a transaction.
 #[derive(Debug, Clone)]
@@ -25,7 +28,7 @@ impl Pinned {
 
     /// For several statements that belong together.
     pub(super) async fn begin(&self) -> Result<Transaction<'static, Postgres>, Error> {
-        self.0.begin().await
+        self.0.begin_with(BEGIN).await
     }
 }
 
@@ -39,7 +42,7 @@ impl<'p> Executor<'p> for &'_ Pinned {
     {
         let pool = self.0.clone();
         let answers = async move {
-            let mut tx = pool.begin().await?;
+            let mut tx = pool.begin_with(BEGIN).await?;
             let answers: Vec<_> = tx.fetch_many(query).try_collect().await?;
             tx.commit().await?;
             Ok::<_, Error>(stream::iter(answers).map(Ok))
@@ -54,7 +57,7 @@ impl<'p> Executor<'p> for &'_ Pinned {
     {
         let pool = self.0.clone();
         Box::pin(async move {
-            let mut tx = pool.begin().await?;
+            let mut tx = pool.begin_with(BEGIN).await?;
             let row = tx.fetch_optional(query).await?;
             tx.commit().await?;
             Ok(row)
