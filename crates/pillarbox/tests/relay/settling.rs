@@ -100,7 +100,7 @@ async fn a_settle_that_fails_is_kept_and_nothing_is_claimed_meanwhile() {
     let id = outbox.emit("order.placed", 1).await[0];
     let store = Flaky::over(&outbox);
     let (fails, claims) = (Arc::clone(&store.fails), Arc::clone(&store.claims));
-    fails.store(4, Ordering::SeqCst);
+    fails.store(6, Ordering::SeqCst);
     let place = Place::fine();
     let relay = Relay::builder(Arc::new(store))
         .settings(impatient())
@@ -109,10 +109,10 @@ async fn a_settle_that_fails_is_kept_and_nothing_is_claimed_meanwhile() {
         .build()
         .unwrap();
     while_running(&relay, async {
-        wait_until("the settle has failed", PATIENCE, async || fails.load(Ordering::SeqCst) < 4).await;
+        wait_until("the settle has failed", PATIENCE, async || fails.load(Ordering::SeqCst) < 6).await;
         let before = claims.load(Ordering::SeqCst);
-        wait_until("it has failed again and again", PATIENCE, async || fails.load(Ordering::SeqCst) == 0).await;
-        // At most the claim that was under way when the first settle failed.
+        wait_until("it has failed again and again", PATIENCE, async || fails.load(Ordering::SeqCst) <= 3).await;
+        // At most the claim that was under way when the first settle failed. More failures are to come.
         assert!(claims.load(Ordering::SeqCst) <= before + 1);
         wait_until("it is settled", PATIENCE, async || outbox.counts().await.delivered == 1).await;
     })
