@@ -10,7 +10,8 @@ use crate::table::{Align, Table, fields};
 
 pub(crate) async fn run(session: &Session) -> anyhow::Result<()> {
     let counts = session.open().await?.inspect().counts().await?;
-    Ok(session.output.answer(&counts, || render(&counts))?)
+    let database = session.settings.database.shown();
+    Ok(session.output.answer(&counts, || format!("the outbox in {database}\n\n{}", render(&counts)))?)
 }
 
 fn render(counts: &Counts) -> String {

@@ -84,8 +84,13 @@ pub(super) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>)
     const NEAR: f64 = 0.8;
     known
         .into_iter()
-        .map(|name| (strsim::jaro_winkler(&given.to_lowercase(), &name.to_lowercase()), name))
+        .map(|name| (likeness(&given.to_lowercase(), &name.to_lowercase()), name))
         .filter(|(likeness, _)| *likeness >= NEAR)
         .max_by(|(one, _), (other, _)| one.total_cmp(other))
         .map(|(_, name)| name)
+}
+
+/// One slip of the finger is near, however short the word: `ulr` for `url`.
+fn likeness(given: &str, known: &str) -> f64 {
+    if strsim::damerau_levenshtein(given, known) <= 1 { 0.99 } else { strsim::jaro_winkler(given, known) }
 }

@@ -11,7 +11,7 @@ fn without_any_configuration_it_works_on_a_file_of_its_own() {
     assert!(home.path("pillarbox.db").exists());
 
     let stats = home.run(&["stats"]).succeeded();
-    assert!(stats.out.starts_with("due        1"), "{stats:?}");
+    assert!(stats.out.starts_with("the outbox in sqlite://pillarbox.db\n\ndue        1"), "{stats:?}");
     assert_eq!(stats.err, "");
     let list = home.run(&["events", "list"]).succeeded();
     assert!(list.out.contains("due    order.placed  Order 42"), "{list:?}");
@@ -54,6 +54,9 @@ fn the_environment_wins_over_the_file() {
     home.set("PILLARBOX_RELAY_BATCHSIZE", "5");
     let done = home.run(&["check-config"]).succeeded();
     assert!(done.err.contains("did you mean PILLARBOX_RELAY_BATCH_SIZE?"), "{done:?}");
+    home.set("PILLARBOX_DATABASE_ULR", "sqlite://other.db");
+    let done = home.run(&["stats"]);
+    assert!(done.err.contains("did you mean PILLARBOX_DATABASE_URL?"), "{done:?}");
 }
 
 #[test]
