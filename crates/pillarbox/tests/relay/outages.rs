@@ -3,14 +3,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use pillarbox::relay::BreakerSettings;
 use pillarbox::store::{Filter, State};
-use pillarbox::{Destination, Inspect, Message, RelaySettings, Route, SendError, Sink, Status};
+use pillarbox::{Destination, Inspect, RelaySettings, Route, SendError, Status};
 use pillarbox_testkit::wait_until;
 use tokio::sync::oneshot;
 
-use crate::fixture::{Gate, Outbox, PATIENCE, Place, all_to, impatient, sorted, while_running};
+use crate::fixture::{Gate, Mute, Outbox, PATIENCE, Place, all_to, impatient, sorted, while_running};
 
 #[tokio::test]
 async fn an_outage_parks_uses_no_attempt_and_ends_by_itself() {
@@ -135,19 +134,6 @@ async fn a_paused_destination_gets_nothing_until_it_is_not() {
     assert_eq!(place.asked(), 0);
     relay(false).drain().await.unwrap();
     assert_eq!(place.got().len(), 3);
-}
-
-/// Answers nothing for events of type `silent`, and at once for others.
-struct Mute;
-
-#[async_trait]
-impl Sink for Mute {
-    async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
-        if batch.iter().any(|message| message.event_type == "silent") {
-            std::future::pending::<()>().await;
-        }
-        vec![Ok(()); batch.len()]
-    }
 }
 
 #[tokio::test]

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use pillarbox::store::postgres::PostgresStore;
-use pillarbox::{Destination, Inspect, Message, Relay, RelaySettings, Route, SendError, Sink, Status, emit};
+use pillarbox::{Destination, Inspect, Relay, RelaySettings, Route, SendError, Status, emit};
 use pillarbox_testkit::{TestDatabase, wait_until};
 
-use crate::fixture::{Gate, Outbox, PATIENCE, Place, all_to, impatient, while_running};
+use crate::fixture::{Gate, Mute, Outbox, PATIENCE, Place, all_to, impatient, while_running};
 use crate::settling::Flaky;
 
 #[tokio::test]
@@ -35,19 +34,6 @@ async fn a_database_that_is_away_for_a_while_leaves_no_destination_congested() {
         wait_until("both have got theirs", PATIENCE, async || outbox.counts().await.delivered == 11).await;
     })
     .await;
-}
-
-/// Answers nothing for events of type `silent`, and at once for others.
-struct Mute;
-
-#[async_trait]
-impl Sink for Mute {
-    async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
-        if batch.iter().any(|message| message.event_type == "silent") {
-            std::future::pending::<()>().await;
-        }
-        vec![Ok(()); batch.len()]
-    }
 }
 
 #[tokio::test]
