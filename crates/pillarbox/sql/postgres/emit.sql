@@ -1,6 +1,7 @@
 -- Emit: one statement for one event or many. seq follows the order in which they are given; they are inserted in the
 -- order of their keys, so that two transactions that emit the same keys wait for each other instead of deadlocking. They
--- share one moment, so that they are claimed in the order of seq. Existing keys are left out of the answer. Table names resolve through the caller's search_path.
+-- share one moment, so that they are claimed in the order of seq. Existing keys are left out of the answer. Table names
+-- resolve through the caller's search_path.
 WITH given AS MATERIALIZED (
     SELECT event.*, nextval('outbox_event_seq_seq') AS seq, clock.now
     FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::int[],

@@ -1,6 +1,7 @@
--- List: events as people look for them, the newest first. Every filter that is null is open.
+-- List: events as people look for them, the newest first or, for retries, the oldest. Every filter that is
+-- null is open. A state has its status beside it, because an index knows statuses only.
 -- $1 state, $2 event type (a LIKE pattern), $3 aggregate type, $4 aggregate id, $5 parked on, $6 search (a LIKE pattern),
--- $7 since, $8 until, $9 before this seq, $10 limit.
+-- $7 since, $8 until, $9 before this seq, $10 limit, $11 the state's status, $12 whether the oldest come first.
 SELECT * FROM (
     SELECT id, seq, aggregate_type::text, aggregate_id::text, event_type::text, status::text, idempotency_key::text,
            attempts, max_attempts, claims::int, next_attempt_at, parked_on::text, delivered_at, error_message,
@@ -12,7 +13,8 @@ SELECT * FROM (
                 ELSE 'scheduled' END AS state
     FROM {schema}.outbox_event
 ) AS event
-WHERE ($1::text IS NULL OR state = $1 OR status = $1)
+WHERE ($11::text IS NULL OR status = $11)
+  AND ($1::text IS NULL OR state = $1 OR status = $1)
   AND ($2::text IS NULL OR event_type LIKE $2)
   AND ($3::text IS NULL OR aggregate_type = $3)
   AND ($4::text IS NULL OR aggregate_id = $4)
@@ -22,5 +24,5 @@ WHERE ($1::text IS NULL OR state = $1 OR status = $1)
   AND ($7::timestamptz IS NULL OR created_at >= $7)
   AND ($8::timestamptz IS NULL OR created_at < $8)
   AND ($9::bigint IS NULL OR seq < $9)
-ORDER BY seq DESC
+ORDER BY CASE WHEN $12 THEN seq END, seq DESC
 LIMIT $10

@@ -1,6 +1,8 @@
--- List: events as people look for them, the newest first. Every filter that is null is open.
+-- List: events as people look for them, the newest first or, for retries, the oldest. Every filter that is
+-- null is open. A state has its status beside it, because an index knows statuses only.
 -- ?1 state, ?2 event type (a LIKE pattern), ?3 aggregate type, ?4 aggregate id, ?5 parked on, ?6 search (a LIKE pattern),
--- ?7 since, ?8 until, ?9 before this seq, ?10 limit. SQLite's LIKE does not mind the case.
+-- ?7 since, ?8 until, ?9 before this seq, ?10 limit, ?11 the state's status, ?12 whether the oldest come first.
+-- SQLite's LIKE does not mind the case.
 SELECT * FROM (
     SELECT id, seq, aggregate_type, aggregate_id, event_type, status, idempotency_key, attempts, max_attempts, claims,
            next_attempt_at, parked_on, delivered_at, error_message, created_at, updated_at,
@@ -11,7 +13,8 @@ SELECT * FROM (
                 ELSE 'scheduled' END AS state
     FROM outbox_event
 ) AS event
-WHERE (?1 IS NULL OR state = ?1 OR status = ?1)
+WHERE (?11 IS NULL OR status = ?11)
+  AND (?1 IS NULL OR state = ?1 OR status = ?1)
   AND (?2 IS NULL OR event_type LIKE ?2 ESCAPE '\')
   AND (?3 IS NULL OR aggregate_type = ?3)
   AND (?4 IS NULL OR aggregate_id = ?4)
@@ -21,5 +24,5 @@ WHERE (?1 IS NULL OR state = ?1 OR status = ?1)
   AND (?7 IS NULL OR created_at >= ?7)
   AND (?8 IS NULL OR created_at < ?8)
   AND (?9 IS NULL OR seq < ?9)
-ORDER BY seq DESC
+ORDER BY CASE WHEN ?12 THEN seq END, seq DESC
 LIMIT ?10

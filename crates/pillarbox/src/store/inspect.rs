@@ -51,6 +51,16 @@ impl State {
         }
     }
 
+    /// The status of events in this state.
+    #[must_use]
+    pub fn status(self) -> Status {
+        match self {
+            Self::Pending | Self::Due | Self::Scheduled | Self::Sending | Self::Parked => Status::Pending,
+            Self::Delivered => Status::Delivered,
+            Self::Failed => Status::Failed,
+        }
+    }
+
     /// `None` when there is no such state.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

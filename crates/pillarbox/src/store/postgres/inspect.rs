@@ -20,23 +20,7 @@ use crate::store::row::{like, page_limit, retried, search_like};
 #[async_trait]
 impl Inspect for PostgresStore {
     async fn list(&self, filter: &Filter) -> Result<Vec<EventView>, StoreError> {
-        let rows = self
-            .schema
-            .query(include_str!("../../../sql/postgres/list.sql"))
-            .bind(filter.state.map(State::as_str))
-            .bind(filter.event_type.as_deref().map(like))
-            .bind(&filter.aggregate_type)
-            .bind(&filter.aggregate_id)
-            .bind(&filter.parked_on)
-            .bind(filter.search.as_deref().map(search_like))
-            .bind(filter.since)
-            .bind(filter.until)
-            .bind(filter.before)
-            .bind(page_limit(filter))
-            .fetch_all(&self.pool)
-            .await
-            .map_err(database("listing events"))?;
-        rows.iter().map(read::view).collect::<Result<_, _>>().map_err(database("listing events"))
+        self.find(filter, filter.state, false).await.map_err(database("listing events"))
     }
 
     async fn get(&self, id: Uuid) -> Result<Option<EventDetail>, StoreError> {
@@ -50,7 +34,11 @@ impl Inspect for PostgresStore {
     async fn retry(&self, selection: &Selection) -> Result<Vec<(Uuid, Retried)>, StoreError> {
         let ids = match selection {
             Selection::Ids(ids) => ids.clone(),
-            Selection::Failed(filter) => self.failed(filter).await.map_err(database("looking for dead letters"))?,
+            Selection::Failed(filter) => {
+                let failed = self.find(filter, Some(State::Failed), true).await;
+                let failed = failed.map_err(database("looking for dead letters"))?;
+                failed.into_iter().map(|event| event.id).collect()
+            }
         };
         let answers: Vec<(Uuid, String)> = self
             .schema
@@ -82,9 +70,16 @@ impl PostgresStore {
         Ok(emitted)
     }
 
-    async fn failed(&self, filter: &Filter) -> Result<Vec<Uuid>, sqlx::Error> {
-        self.schema
-            .query_scalar(include_str!("../../../sql/postgres/list_failed.sql"))
+    async fn find(
+        &self,
+        filter: &Filter,
+        state: Option<State>,
+        oldest_first: bool,
+    ) -> Result<Vec<EventView>, sqlx::Error> {
+        let rows = self
+            .schema
+            .query(include_str!("../../../sql/postgres/list.sql"))
+            .bind(state.map(State::as_str))
             .bind(filter.event_type.as_deref().map(like))
             .bind(&filter.aggregate_type)
             .bind(&filter.aggregate_id)
@@ -94,8 +89,11 @@ impl PostgresStore {
             .bind(filter.until)
             .bind(filter.before)
             .bind(page_limit(filter))
+            .bind(state.map(|state| state.status().as_str()))
+            .bind(oldest_first)
             .fetch_all(&self.pool)
-            .await
+            .await?;
+        rows.iter().map(read::view).collect()
     }
 
     async fn get_detail(&self, id: Uuid) -> Result<Option<EventDetail>, sqlx::Error> {

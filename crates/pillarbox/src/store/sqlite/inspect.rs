@@ -22,21 +22,7 @@ use crate::store::row::{like, page_limit, retried, search_like};
 #[async_trait]
 impl Inspect for SqliteStore {
     async fn list(&self, filter: &Filter) -> Result<Vec<EventView>, StoreError> {
-        let rows = sqlx::query(include_str!("../../../sql/sqlite/list.sql"))
-            .bind(filter.state.map(State::as_str))
-            .bind(filter.event_type.as_deref().map(like))
-            .bind(&filter.aggregate_type)
-            .bind(&filter.aggregate_id)
-            .bind(&filter.parked_on)
-            .bind(filter.search.as_deref().map(search_like))
-            .bind(filter.since.map(moment))
-            .bind(filter.until.map(moment))
-            .bind(filter.before)
-            .bind(page_limit(filter))
-            .fetch_all(&self.durable)
-            .await
-            .map_err(database("listing events"))?;
-        rows.iter().map(read::view).collect::<Result<_, _>>().map_err(database("listing events"))
+        self.find(filter, filter.state, false).await.map_err(database("listing events"))
     }
 
     async fn get(&self, id: Uuid) -> Result<Option<EventDetail>, StoreError> {
@@ -50,7 +36,11 @@ impl Inspect for SqliteStore {
     async fn retry(&self, selection: &Selection) -> Result<Vec<(Uuid, Retried)>, StoreError> {
         let ids = match selection {
             Selection::Ids(ids) => ids.clone(),
-            Selection::Failed(filter) => self.failed(filter).await.map_err(database("looking for dead letters"))?,
+            Selection::Failed(filter) => {
+                let failed = self.find(filter, Some(State::Failed), true).await;
+                let failed = failed.map_err(database("looking for dead letters"))?;
+                failed.into_iter().map(|event| event.id).collect()
+            }
         };
         self.retry_ids(&ids).await.map_err(database("retrying events"))
     }
@@ -72,8 +62,14 @@ impl SqliteStore {
         Ok(emitted)
     }
 
-    async fn failed(&self, filter: &Filter) -> Result<Vec<Uuid>, sqlx::Error> {
-        let rows = sqlx::query(include_str!("../../../sql/sqlite/list_failed.sql"))
+    async fn find(
+        &self,
+        filter: &Filter,
+        state: Option<State>,
+        oldest_first: bool,
+    ) -> Result<Vec<EventView>, sqlx::Error> {
+        let rows = sqlx::query(include_str!("../../../sql/sqlite/list.sql"))
+            .bind(state.map(State::as_str))
             .bind(filter.event_type.as_deref().map(like))
             .bind(&filter.aggregate_type)
             .bind(&filter.aggregate_id)
@@ -83,9 +79,11 @@ impl SqliteStore {
             .bind(filter.until.map(moment))
             .bind(filter.before)
             .bind(page_limit(filter))
+            .bind(state.map(|state| state.status().as_str()))
+            .bind(oldest_first)
             .fetch_all(&self.durable)
             .await?;
-        rows.iter().map(|row| read::id(row, "id")).collect()
+        rows.iter().map(read::view).collect()
     }
 
     async fn retry_ids(&self, ids: &[Uuid]) -> Result<Vec<(Uuid, Retried)>, sqlx::Error> {
