@@ -3,6 +3,7 @@
 //! An application writes an event in the same database transaction as its own data; a relay delivers it, at least once.
 //! Five verbs, in the order of an event's path: emit, claim, route, send, settle.
 
+pub mod celery;
 pub mod delivery;
 pub mod emit;
 pub mod error;

@@ -1,0 +1,396 @@
+//! The stored form of a Celery message: what stands in the payload of its event. One form for all producers, in any
+//! language; it has a version, so that a relay never guesses.
+//!
+//! The body is text that is never written anew, so that a database can neither reorder nor round what is in it. Headers
+//! and properties keep their JSON.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::fields::{Fields, Object, Text, text};
+
+/// The version of the form that this program writes and reads.
+pub const VERSION: u32 = 1;
+
+/// A message for a Celery worker as a producer recorded it: complete but for what depends on the moment it is sent.
+///
+/// ```
+/// use pillarbox::celery::{Body, Recorded};
+/// let mut message = Recorded::new(Body::Text(r#"[[42], {}, {}]"#.into()));
+/// message.headers.set("task", "orders.process").unwrap();
+/// message.queue = Some("orders".into());
+/// let payload = serde_json::value::to_raw_value(&message).unwrap();
+/// let read = Recorded::read(&payload).expect("a Celery message").expect("a whole one");
+/// assert_eq!(read.headers.text("task").unwrap(), "orders.process");
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Recorded<'a> {
+    /// As the serializer wrote it.
+    pub body: Body<'a>,
+    /// `application/json` when it is not said.
+    pub content_type: Cow<'a, str>,
+    /// `utf-8` when it is not said; `binary` for pickle and the like.
+    pub content_encoding: Cow<'a, str>,
+    /// Those of protocol 2 and custom ones. What JSON has not is `{"$bytes": "base64"}` or `{"$time": "ISO 8601"}`.
+    pub headers: Fields<'a>,
+    /// AMQP's basic properties by kombu's names. There is no `expiration` in it that follows from the header `expires`.
+    pub properties: Fields<'a>,
+    /// Where to, if the producer knew it.
+    pub exchange: Option<Cow<'a, str>>,
+    /// Where to, if the producer knew it.
+    pub routing_key: Option<Cow<'a, str>>,
+    /// The queue, if the producer knew it.
+    pub queue: Option<Cow<'a, str>>,
+    /// What is to be declared before it is published, by a destination that declares.
+    pub declare: Vec<Declaration>,
+    /// To be published to the exchange of Celery's native delayed delivery, until the header `eta`.
+    pub delayed: bool,
+}
+
+/// The body of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body<'a> {
+    /// Text, as the serializer wrote it.
+    Text(Cow<'a, str>),
+    /// What is not text: pickle, msgpack, anything compressed.
+    Binary(Vec<u8>),
+}
+
+impl Body<'_> {
+    /// What goes over the wire.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Binary(bytes) => bytes,
+        }
+    }
+
+    fn into_owned(self) -> Body<'static> {
+        match self {
+            Self::Text(text) => Body::Text(Cow::Owned(text.into_owned())),
+            Self::Binary(bytes) => Body::Binary(bytes),
+        }
+    }
+}
+
+/// A queue as a producer's Celery would have declared it: the queue, its exchange and the binding between them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Declaration {
+    /// Its name.
+    pub queue: String,
+    /// Whether queue and exchange outlive the broker.
+    #[serde(default = "durable")]
+    pub durable: bool,
+    /// `x-queue-type` and the like.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub arguments: serde_json::Map<String, serde_json::Value>,
+    /// Empty: the default exchange, where nothing is declared or bound.
+    #[serde(default)]
+    pub exchange: String,
+    /// `direct`, `topic`, `fanout`.
+    #[serde(default = "direct")]
+    pub exchange_type: String,
+    /// Of the binding.
+    #[serde(default)]
+    pub routing_key: String,
+}
+
+fn durable() -> bool {
+    true
+}
+
+fn direct() -> String {
+    "direct".to_owned()
+}
+
+/// A payload that says it is a Celery message and is none that can be sent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidRecord {
+    /// Another version of the form.
+    #[error(
+        "the Celery message is recorded in version {found}, this program knows version {VERSION}; if a newer pillarbox \
+         wrote it, upgrade the relay; if it is no Celery message, rename the key \"celery\" of its payload"
+    )]
+    Version {
+        /// As it is written.
+        found: String,
+    },
+    /// Without it there is no message.
+    #[error("the recorded Celery message has no {key:?}; its producer must write both \"body\" and \"headers\"")]
+    Missing {
+        /// Which.
+        key: &'static str,
+    },
+    /// A key has a value of another kind.
+    #[error("{key:?} of the recorded Celery message is not {expected}: {why}")]
+    Malformed {
+        /// Which.
+        key: &'static str,
+        /// What it should be.
+        expected: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A key that version 1 does not have.
+    #[error("the recorded Celery message has an unknown key {key:?}; there are: {}", KEYS.join(", "))]
+    UnknownKey {
+        /// Which.
+        key: String,
+    },
+}
+
+const KEYS: [&str; 11] = [
+    "celery",
+    "body",
+    "content_type",
+    "content_encoding",
+    "headers",
+    "properties",
+    "exchange",
+    "routing_key",
+    "queue",
+    "declare",
+    "delayed",
+];
+
+const JSON_TYPE: &str = "application/json";
+const JSON_ENCODING: &str = "utf-8";
+
+impl<'a> Recorded<'a> {
+    /// A message of JSON with this body and no headers yet; where it goes is up to the relay.
+    #[must_use]
+    pub fn new(body: Body<'a>) -> Self {
+        Self {
+            body,
+            content_type: Cow::Borrowed(JSON_TYPE),
+            content_encoding: Cow::Borrowed(JSON_ENCODING),
+            headers: Fields::new(),
+            properties: Fields::new(),
+            exchange: None,
+            routing_key: None,
+            queue: None,
+            declare: Vec::new(),
+            delayed: false,
+        }
+    }
+
+    /// Reads the message in an event's payload; `None` when the payload is something else.
+    ///
+    /// # Errors
+    /// When the payload says that it is a Celery message (it has a key `celery`) and cannot be sent as one.
+    #[must_use]
+    pub fn read(payload: &'a RawValue) -> Option<Result<Self, InvalidRecord>> {
+        if !payload.get().starts_with('{') {
+            return None;
+        }
+        let mut keys: Object<'a> = serde_json::from_str(payload.get()).ok()?;
+        let version = keys.0.remove("celery")?;
+        Some(if version.get() == "1" {
+            Self::from_keys(keys)
+        } else {
+            Err(InvalidRecord::Version { found: version.get().to_owned() })
+        })
+    }
+
+    fn from_keys(mut keys: Object<'a>) -> Result<Self, InvalidRecord> {
+        let body = keys.0.remove("body").ok_or(InvalidRecord::Missing { key: "body" })?;
+        let mut message = Self::new(read_body(body)?);
+        message.headers = keys.take("headers", "an object")?.ok_or(InvalidRecord::Missing { key: "headers" })?;
+        message.properties = keys.take("properties", "an object")?.unwrap_or_default();
+        message.declare = keys.take("declare", "a list of queues")?.unwrap_or_default();
+        message.delayed = keys.take("delayed", "true or false")?.unwrap_or_default();
+        message.content_type = keys.take_text("content_type")?.unwrap_or(message.content_type);
+        message.content_encoding = keys.take_text("content_encoding")?.unwrap_or(message.content_encoding);
+        message.exchange = keys.take_text("exchange")?;
+        message.routing_key = keys.take_text("routing_key")?;
+        message.queue = keys.take_text("queue")?;
+        match keys.0.into_keys().next() {
+            Some(key) => Err(InvalidRecord::UnknownKey { key: key.into_owned() }),
+            None => Ok(message),
+        }
+    }
+
+    /// The same, borrowing nothing.
+    #[must_use]
+    pub fn into_owned(self) -> Recorded<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        Recorded {
+            body: self.body.into_owned(),
+            content_type: owned(self.content_type),
+            content_encoding: owned(self.content_encoding),
+            headers: self.headers.into_owned(),
+            properties: self.properties.into_owned(),
+            exchange: self.exchange.map(owned),
+            routing_key: self.routing_key.map(owned),
+            queue: self.queue.map(owned),
+            declare: self.declare,
+            delayed: self.delayed,
+        }
+    }
+}
+
+impl<'a> Object<'a> {
+    /// A key that may be missing; `null` says the same.
+    fn take<T: Deserialize<'a>>(
+        &mut self,
+        key: &'static str,
+        expected: &'static str,
+    ) -> Result<Option<T>, InvalidRecord> {
+        let Some(value) = self.0.remove(key) else { return Ok(None) };
+        serde_json::from_str(value.get()).map_err(malformed(key, expected))
+    }
+
+    fn take_text(&mut self, key: &'static str) -> Result<Option<Cow<'a, str>>, InvalidRecord> {
+        Ok(self.take::<Text<'a>>(key, "text")?.map(|text| text.0))
+    }
+}
+
+fn malformed<E: ToString>(key: &'static str, expected: &'static str) -> impl Fn(E) -> InvalidRecord {
+    move |error| InvalidRecord::Malformed { key, expected, why: error.to_string() }
+}
+
+/// `{"base64": "…"}`
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Encoded<'a> {
+    #[serde(borrow)]
+    base64: Cow<'a, str>,
+}
+
+fn read_body(body: &RawValue) -> Result<Body<'_>, InvalidRecord> {
+    let malformed = |why: &dyn ToString| malformed("body", r#"text or {"base64": "…"}"#)(why.to_string());
+    if body.get().starts_with('"') {
+        return text(body).map(Body::Text).map_err(|error| malformed(&error));
+    }
+    let encoded: Encoded<'_> = serde_json::from_str(body.get()).map_err(|error| malformed(&error))?;
+    BASE64_STANDARD.decode(encoded.base64.as_bytes()).map(Body::Binary).map_err(|error| malformed(&error))
+}
+
+impl Serialize for Body<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Binary(bytes) => Encoded { base64: BASE64_STANDARD.encode(bytes).into() }.serialize(serializer),
+        }
+    }
+}
+
+impl Serialize for Recorded<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("celery", &VERSION)?;
+        map.serialize_entry("body", &self.body)?;
+        if self.content_type != JSON_TYPE {
+            map.serialize_entry("content_type", &self.content_type)?;
+        }
+        if self.content_encoding != JSON_ENCODING {
+            map.serialize_entry("content_encoding", &self.content_encoding)?;
+        }
+        map.serialize_entry("headers", &self.headers)?;
+        if !self.properties.is_empty() {
+            map.serialize_entry("properties", &self.properties)?;
+        }
+        for (key, value) in [("exchange", &self.exchange), ("routing_key", &self.routing_key), ("queue", &self.queue)] {
+            if let Some(value) = value {
+                map.serialize_entry(key, value)?;
+            }
+        }
+        if !self.declare.is_empty() {
+            map.serialize_entry("declare", &self.declare)?;
+        }
+        if self.delayed {
+            map.serialize_entry("delayed", &true)?;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    fn refusal(text: &str) -> String {
+        Recorded::read(&raw(text)).expect("a Celery message").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_payload_without_the_key_is_no_celery_message() {
+        for text in ["{}", "[]", "null", r#""celery""#, r#"["celery"]"#, r#"{"body": "x", "headers": {}}"#] {
+            assert!(Recorded::read(&raw(text)).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_least_that_a_producer_writes_has_the_defaults() {
+        let payload = raw(r#" {"celery": 1, "body": "[[], {}, {}]", "headers": {"task": "t", "id": "a1"}}"#.trim());
+        let message = Recorded::read(&payload).unwrap().unwrap();
+        assert_eq!(message.body.as_bytes(), b"[[], {}, {}]");
+        assert!(matches!(message.body, Body::Text(Cow::Borrowed(_))));
+        assert_eq!((&*message.content_type, &*message.content_encoding), ("application/json", "utf-8"));
+        assert_eq!(message.headers.text("id").unwrap(), "a1");
+        assert!(message.properties.is_empty() && message.declare.is_empty() && !message.delayed);
+        assert_eq!((message.exchange, message.routing_key, message.queue), (None, None, None));
+    }
+
+    #[test]
+    fn everything_survives_being_written_and_read() {
+        let written = concat!(
+            r#"{"celery":1,"body":"[[1e400, \"\\u0000\", 123456789012345678901], {}, {}]","#,
+            r#""content_type":"application/x","content_encoding":"binary","#,
+            r#""headers":{"big":123456789012345678901,"id":"a1","seen":{"$time":"2026-01-01T00:00:00+00:00"}},"#,
+            r#""properties":{"priority":3},"exchange":"","routing_key":"orders","queue":"orders","#,
+            r#""declare":[{"queue":"orders","durable":true,"arguments":{"x-queue-type":"quorum"},"#,
+            r#""exchange":"orders","exchange_type":"topic","routing_key":"orders.#"}],"delayed":true}"#
+        );
+        let payload = raw(written);
+        let message = Recorded::read(&payload).unwrap().unwrap();
+        assert_eq!(message.body.as_bytes(), br#"[[1e400, "\u0000", 123456789012345678901], {}, {}]"#);
+        assert_eq!(message.declare[0].arguments["x-queue-type"], "quorum");
+        assert_eq!(serde_json::to_string(&message.into_owned()).unwrap(), written);
+    }
+
+    #[test]
+    fn a_body_that_is_not_text_is_base64() {
+        let payload = raw(r#"{"celery": 1, "body": {"base64": "gAX/"}, "headers": {}}"#);
+        let message = Recorded::read(&payload).unwrap().unwrap();
+        assert_eq!(message.body, Body::Binary(vec![0x80, 0x05, 0xff]));
+        assert_eq!(serde_json::to_string(&message).unwrap(), r#"{"celery":1,"body":{"base64":"gAX/"},"headers":{}}"#);
+        assert!(
+            refusal(r#"{"celery": 1, "body": {"base64": "?"}, "headers": {}}"#).contains("\"body\" of the recorded")
+        );
+    }
+
+    #[test]
+    fn another_version_is_refused_with_what_to_do() {
+        let refused = refusal(r#"{"celery": 2, "body": {}}"#);
+        assert!(refused.starts_with("the Celery message is recorded in version 2, this program knows version 1"));
+        assert!(refused.contains("upgrade the relay"));
+        assert!(refusal(r#"{"celery": "stalks", "carrots": 3}"#).contains("rename the key \"celery\""));
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_named() {
+        assert!(refusal(r#"{"celery": 1, "headers": {}}"#).contains("has no \"body\""));
+        assert!(refusal(r#"{"celery": 1, "body": "", "headers": null}"#).contains("has no \"headers\""));
+        assert!(refusal(r#"{"celery": 1, "body": "", "headers": []}"#).contains("\"headers\" of the recorded"));
+        assert!(refusal(r#"{"celery": 1, "body": [], "headers": {}}"#).contains("is not text or {\"base64\": \"…\"}"));
+        assert!(refusal(r#"{"celery": 1, "body": "", "headers": {}, "queue": 3}"#).contains("\"queue\" of the"));
+        let unknown = refusal(r#"{"celery": 1, "body": "", "headers": {}, "routingkey": "x"}"#);
+        assert!(unknown.contains("an unknown key \"routingkey\"; there are: celery, body"), "{unknown}");
+        let declared = r#"{"celery": 1, "body": "", "headers": {}, "declare": [{"name": "q"}]}"#;
+        assert!(refusal(declared).contains("\"declare\" of the recorded Celery message is not a list of queues"));
+    }
+}
