@@ -1,0 +1,308 @@
+//! What the program says about a Celery broker, and what is refused before anything is sent.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use pillarbox::Pattern;
+use serde_json::{Map, Value};
+
+use super::broker::{Broker, redacted};
+use crate::Secret;
+
+/// Celery's name for its default queue, and for the exchange and the routing key of it.
+const CELERY: &str = "celery";
+
+/// Queues that name no type of their own: what they are declared as, and whether delayed delivery is for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum QueueType {
+    /// RabbitMQ's own default.
+    #[default]
+    Classic,
+    /// Replicated; Celery then uses native delayed delivery.
+    Quorum,
+}
+
+/// A broker of Celery, as the configuration describes it. Its `Debug` shows of the broker only scheme, host and port.
+#[derive(Clone)]
+pub struct CelerySettings {
+    /// `amqp://`, `amqps://`, `redis://`, `rediss://`, `redis+socket://` or `sentinel://`. Several addresses of RabbitMQ or
+    /// of sentinels are separated by `;`.
+    pub broker: Secret,
+    /// Certificates in PEM that are trusted besides the system's.
+    pub ca_file: Option<Vec<u8>>,
+    /// For sending a batch. The sink answers a little earlier than the relay gives up, so that what was confirmed counts.
+    pub timeout: Duration,
+    /// Where tasks go that no route matches.
+    pub default_queue: String,
+    /// The exchange of the default queue; without it the queue's name.
+    pub default_exchange: Option<String>,
+    /// `direct`, `topic` or `fanout`: of the default queue's exchange.
+    pub default_exchange_type: String,
+    /// The routing key of the default queue; without it the queue's name.
+    pub default_routing_key: Option<String>,
+    /// What the default queue and queues that are not in `queues` are declared as.
+    pub queue_type: QueueType,
+    /// Queues by their names. One that is not here is a direct queue whose exchange and routing key are its name.
+    pub queues: BTreeMap<String, CeleryQueue>,
+    /// Where tasks go when their producer has not said it; the first that matches decides.
+    pub routes: Vec<CeleryRoute>,
+    /// Declare exchanges, queues and bindings before something is sent there, as Celery does.
+    pub declare: bool,
+    /// The task that plain events are for; without it the one named like the event's type.
+    pub task: Option<String>,
+    /// Redis: stands before every key, as kombu's `global_keyprefix`.
+    pub key_prefix: String,
+    /// Redis: the priorities that have a list of their own, as kombu's `priority_steps`.
+    pub priority_steps: Vec<u8>,
+    /// Redis: stands between a queue's name and its priority, as kombu's `sep`.
+    pub separator: String,
+    /// Sentinel: the name of the master to ask for.
+    pub master_name: Option<String>,
+    /// Sentinel: the password of the sentinels themselves; the one in `broker` is the Redis server's.
+    pub sentinel_password: Option<Secret>,
+}
+
+impl CelerySettings {
+    /// A broker with everything at Celery's defaults. Nothing is declared.
+    pub fn new(broker: impl Into<Secret>) -> Self {
+        Self {
+            broker: broker.into(),
+            ca_file: None,
+            timeout: Duration::from_secs(10),
+            default_queue: CELERY.to_owned(),
+            default_exchange: None,
+            default_exchange_type: DIRECT.to_owned(),
+            default_routing_key: None,
+            queue_type: QueueType::default(),
+            queues: BTreeMap::new(),
+            routes: Vec::new(),
+            declare: false,
+            task: None,
+            key_prefix: String::new(),
+            priority_steps: vec![0, 3, 6, 9],
+            separator: "\x06\x16".to_owned(),
+            master_name: None,
+            sentinel_password: None,
+        }
+    }
+
+    /// Everything that can be known to be wrong without asking the broker.
+    pub(super) fn checked(&self) -> Result<Broker, CeleryError> {
+        let broker = Broker::parse(self)?;
+        if self.default_queue.is_empty() {
+            return Err(CeleryError::Empty { key: "default_queue".to_owned() });
+        }
+        if self.task.as_deref() == Some("") {
+            return Err(CeleryError::Empty { key: "task".to_owned() });
+        }
+        self.check_names()?;
+        self.check_steps()?;
+        Ok(broker)
+    }
+
+    /// Names travel in AMQP's short strings.
+    fn check_names(&self) -> Result<(), CeleryError> {
+        let short = |key: String, name: &str| {
+            if name.len() > 255 { Err(CeleryError::TooLong { key }) } else { Ok(()) }
+        };
+        short("default_queue".to_owned(), &self.default_queue)?;
+        check_type("default_exchange_type", &self.default_exchange_type)?;
+        for (name, queue) in &self.queues {
+            if name.is_empty() {
+                return Err(CeleryError::Empty { key: "a queue's name".to_owned() });
+            }
+            let key = format!("queues.{name}");
+            short(key.clone(), name)?;
+            short(format!("{key}.exchange"), queue.exchange.as_deref().unwrap_or_default())?;
+            short(format!("{key}.routing_key"), queue.routing_key.as_deref().unwrap_or_default())?;
+            check_type(&format!("{key}.exchange_type"), &queue.exchange_type)?;
+        }
+        for (position, route) in self.routes.iter().enumerate() {
+            let key = format!("routes[{position}]");
+            if route.queue.is_none() && route.exchange.is_none() && route.routing_key.is_none() {
+                return Err(CeleryError::RouteToNowhere { position });
+            }
+            if route.exchange.is_some() != route.routing_key.is_some() && route.queue.is_none() {
+                return Err(CeleryError::HalfARoute { position });
+            }
+            for name in [&route.queue, &route.exchange, &route.routing_key].into_iter().flatten() {
+                short(key.clone(), name)?;
+            }
+            if route.queue.as_deref() == Some("") {
+                return Err(CeleryError::Empty { key: format!("{key}.queue") });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_steps(&self) -> Result<(), CeleryError> {
+        let rising = self.priority_steps.windows(2).all(|pair| pair[0] < pair[1]);
+        if self.priority_steps.is_empty() || !rising { Err(CeleryError::PrioritySteps) } else { Ok(()) }
+    }
+}
+
+/// The exchange type that is published to by the queue's name.
+pub(super) const DIRECT: &str = "direct";
+
+fn check_type(key: &str, given: &str) -> Result<(), CeleryError> {
+    if given.is_empty() {
+        return Err(CeleryError::Empty { key: key.to_owned() });
+    }
+    Ok(())
+}
+
+/// A queue that is not Celery's usual direct one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CeleryQueue {
+    /// Without it the queue's name.
+    pub exchange: Option<String>,
+    /// `direct`, `topic`, `fanout`, `headers`, or what a plugin of RabbitMQ adds.
+    pub exchange_type: String,
+    /// Without it the queue's name.
+    pub routing_key: Option<String>,
+    /// What it is declared with: `{"x-queue-type": "quorum"}`.
+    pub arguments: Map<String, Value>,
+    /// Whether queue and exchange survive a restart of the broker.
+    pub durable: bool,
+}
+
+impl Default for CeleryQueue {
+    fn default() -> Self {
+        Self {
+            exchange: None,
+            exchange_type: DIRECT.to_owned(),
+            routing_key: None,
+            arguments: Map::new(),
+            durable: true,
+        }
+    }
+}
+
+/// Tasks of these names go there.
+#[derive(Debug, Clone)]
+pub struct CeleryRoute {
+    /// Over the task's name.
+    pub tasks: Pattern,
+    /// The queue; its own exchange and routing key are used unless the route has some.
+    pub queue: Option<String>,
+    /// An exchange; with a routing key it decides alone.
+    pub exchange: Option<String>,
+    /// A routing key; for direct queues it counts only together with an exchange.
+    pub routing_key: Option<String>,
+    /// The priority of tasks that have none.
+    pub priority: Option<u8>,
+}
+
+impl CeleryRoute {
+    /// Tasks of this pattern to that queue.
+    pub fn new(tasks: impl Into<Pattern>, queue: impl Into<String>) -> Self {
+        Self { tasks: tasks.into(), queue: Some(queue.into()), exchange: None, routing_key: None, priority: None }
+    }
+}
+
+impl fmt::Debug for CelerySettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CelerySettings")
+            .field("broker", &redacted(self.broker.expose()))
+            .field("ca_file", &self.ca_file.as_ref().map(|pem| format!("{} bytes", pem.len())))
+            .field("timeout", &self.timeout)
+            .field("default_queue", &self.default_queue)
+            .field("default_exchange", &self.default_exchange)
+            .field("default_exchange_type", &self.default_exchange_type)
+            .field("default_routing_key", &self.default_routing_key)
+            .field("queue_type", &self.queue_type)
+            .field("queues", &self.queues)
+            .field("routes", &self.routes)
+            .field("declare", &self.declare)
+            .field("task", &self.task)
+            .field("key_prefix", &self.key_prefix)
+            .field("priority_steps", &self.priority_steps)
+            .field("separator", &self.separator)
+            .field("master_name", &self.master_name)
+            .field("sentinel_password", &self.sentinel_password)
+            .finish()
+    }
+}
+
+/// A setting that cannot work, by the name of its key.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CeleryError {
+    /// It does not parse.
+    #[error("broker is not a URL ({reason}); write it like amqp://user:password@host:5672// or redis://host:6379/0")]
+    Broker {
+        /// What was wrong, without the URL.
+        reason: String,
+    },
+    /// No broker that we know.
+    #[error(
+        "broker has the scheme {scheme:?}; use amqp, amqps, redis, rediss, redis+socket or sentinel (several addresses are separated by `;`)"
+    )]
+    Scheme {
+        /// As given.
+        scheme: String,
+    },
+    /// Several addresses where one server is meant.
+    #[error(
+        "broker has several addresses; only RabbitMQ (amqp, amqps) and sentinel can have them, each with its scheme"
+    )]
+    SeveralAddresses,
+    /// A query that asks for something this client cannot do.
+    #[error("broker has {key} in its query; {advice}")]
+    Query {
+        /// The query's key.
+        key: String,
+        /// What to do instead.
+        advice: &'static str,
+    },
+    /// Redis databases have numbers.
+    #[error("broker names the Redis database {given:?}, which is not a number; write it like redis://host:6379/0")]
+    Database {
+        /// As given.
+        given: String,
+    },
+    /// Sentinels look after several masters.
+    #[error(
+        "broker is a sentinel, and master_name is missing; set it to the name that the sentinels know the server by"
+    )]
+    MasterName,
+    /// Nothing where something is needed.
+    #[error("{key} is empty; give it a value or remove it")]
+    Empty {
+        /// Which one.
+        key: String,
+    },
+    /// Longer than what AMQP can carry.
+    #[error("{key} is longer than the 255 bytes that AMQP can carry; choose a shorter name")]
+    TooLong {
+        /// Which one.
+        key: String,
+    },
+    /// A route without an end.
+    #[error("routes[{position}] says neither queue nor exchange; give it a queue")]
+    RouteToNowhere {
+        /// Counted from 0.
+        position: usize,
+    },
+    /// An exchange without a routing key, or the other way round.
+    #[error("routes[{position}] has only one of exchange and routing_key; give it both, or a queue")]
+    HalfARoute {
+        /// Counted from 0.
+        position: usize,
+    },
+    /// Not a list of rising numbers.
+    #[error("priority_steps must be numbers that rise, like [0, 3, 6, 9]")]
+    PrioritySteps,
+    /// No certificate could be read.
+    #[error(
+        "ca_file has no certificate that can be used ({reason}); it must be PEM, from -----BEGIN CERTIFICATE----- on"
+    )]
+    CaFile {
+        /// What was wrong.
+        reason: String,
+    },
+    /// The client could not be made.
+    #[error("the client for the broker cannot be made: {0}")]
+    Client(String),
+}
