@@ -4,9 +4,12 @@
 //! Pure: no database, no broker, no tokio.
 
 mod fields;
+mod protocol;
 mod recorded;
+mod repr;
 
 pub use fields::Fields;
+pub use protocol::Embed;
 pub use recorded::{Body, Declaration, InvalidRecord, Recorded, VERSION};
 
 /// The `aggregate_type` of the events that carry a Celery message.

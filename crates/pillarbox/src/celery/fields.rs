@@ -68,6 +68,11 @@ impl<'a> Fields<'a> {
         self.0.insert(name.into(), Cow::Owned(value));
     }
 
+    /// Sets a value unless there is one.
+    pub(super) fn set_missing(&mut self, name: &'static str, value: &'static RawValue) {
+        self.0.entry(Cow::Borrowed(name)).or_insert(Cow::Borrowed(value));
+    }
+
     /// Takes a value out.
     pub fn take(&mut self, name: &str) -> Option<Cow<'a, RawValue>> {
         self.0.remove(name)

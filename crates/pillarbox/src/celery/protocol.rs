@@ -1,0 +1,157 @@
+//! Version 2 of Celery's message protocol: the headers and properties that every message has, and what fills those that a
+//! producer left out. What a worker does with them is Celery's documentation ("Message Protocol").
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::fields::Fields;
+use super::recorded::{Body, Recorded};
+use super::repr::{repr, repr_tuple};
+
+/// The headers that are `null` unless somebody says otherwise.
+const NULL_HEADERS: [&str; 7] = ["shadow", "eta", "expires", "group", "group_index", "parent_id", "stamped_headers"];
+
+impl Recorded<'_> {
+    /// Fills in what the protocol wants and the producer left out; `task` and `id` are used if the headers have none.
+    ///
+    /// What the producer wrote stays, with one exception: a `null` where workers need a value (`task`, `id`, `retries`,
+    /// `root_id`) is filled in too.
+    ///
+    /// # Errors
+    /// When a text cannot be written as JSON, which no text is known to do.
+    pub fn complete(&mut self, task: &str, id: &str) -> serde_json::Result<()> {
+        let headers = &mut self.headers;
+        headers.fill("lang", "py")?;
+        headers.fill("task", task)?;
+        headers.fill("id", id)?;
+        let id = headers.text("id").map_or_else(|| id.to_owned(), Cow::into_owned);
+        headers.fill("root_id", &id)?;
+        headers.fill("retries", &0)?;
+        headers.fill("timelimit", &[(); 2])?;
+        headers.fill("origin", ORIGIN)?;
+        headers.fill("ignore_result", &false)?;
+        headers.fill("replaced_task_nesting", &0)?;
+        headers.fill("stamps", &serde_json::Map::new())?;
+        for name in NULL_HEADERS {
+            headers.set_missing(name, RawValue::NULL);
+        }
+        self.complete_reprs()?;
+        let properties = &mut self.properties;
+        properties.fill("correlation_id", &id)?;
+        properties.fill("reply_to", "")?;
+        properties.fill("delivery_mode", &2)?;
+        properties.fill("priority", &0)
+    }
+
+    /// The arguments for people to read, from a body that is JSON. Nobody but a log needs them.
+    fn complete_reprs(&mut self) -> serde_json::Result<()> {
+        if self.headers.contains("argsrepr") && self.headers.contains("kwargsrepr") {
+            return Ok(());
+        }
+        let Body::Text(body) = &self.body else { return Ok(()) };
+        let Ok((args, kwargs, _)) = serde_json::from_str::<(&RawValue, &RawValue, &RawValue)>(body) else {
+            return Ok(());
+        };
+        self.headers.fill("argsrepr", &repr_tuple(args))?;
+        self.headers.fill("kwargsrepr", &repr(kwargs))
+    }
+}
+
+/// Who is said to have sent a message whose producer did not say so.
+pub(crate) const ORIGIN: &str = "pillarbox";
+
+/// What is to follow a task, each of them the JSON of signatures: the third part of a body.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Embed<'a> {
+    /// A list: to be called with the result (`link`).
+    pub callbacks: Option<&'a RawValue>,
+    /// A list: to be called when the task fails (`link_error`).
+    pub errbacks: Option<&'a RawValue>,
+    /// A list: the rest of the chain, the next one last.
+    pub chain: Option<&'a RawValue>,
+    /// The body of the chord that this task is a part of.
+    pub chord: Option<&'a RawValue>,
+}
+
+impl Body<'static> {
+    /// The body of a task, of JSON that is not written anew: a list of arguments, an object of those with names, and what
+    /// follows.
+    #[must_use]
+    pub fn of_task(args: &RawValue, kwargs: &RawValue, embed: &Embed<'_>) -> Self {
+        let [callbacks, errbacks, chain, chord] = [embed.callbacks, embed.errbacks, embed.chain, embed.chord]
+            .map(|part| part.unwrap_or(RawValue::NULL).get());
+        let embed =
+            format!(r#"{{"callbacks": {callbacks}, "errbacks": {errbacks}, "chain": {chain}, "chord": {chord}}}"#);
+        Body::Text(Cow::Owned(format!("[{}, {}, {embed}]", args.get(), kwargs.get())))
+    }
+}
+
+impl Fields<'_> {
+    /// Sets what is missing or `null`.
+    fn fill(&mut self, name: &'static str, value: &(impl serde::Serialize + ?Sized)) -> serde_json::Result<()> {
+        match self.get(name) {
+            Some(present) if present.get() != "null" => Ok(()),
+            _ => self.set(name, value),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn completed(payload: &str) -> (Value, Value) {
+        let payload = RawValue::from_string(payload.to_owned()).unwrap();
+        let mut message = Recorded::read(&payload).unwrap().unwrap();
+        message.complete("orders.fallback", "e1").unwrap();
+        (serde_json::to_value(&message.headers).unwrap(), serde_json::to_value(&message.properties).unwrap())
+    }
+
+    #[test]
+    fn the_least_message_gets_every_header_of_the_protocol() {
+        let (headers, properties) =
+            completed(r#"{"celery": 1, "body": "[[42], {\"a\": null}, {}]", "headers": {"task": "t", "id": "a1"}}"#);
+        let expected = json!({
+            "lang": "py", "task": "t", "id": "a1", "shadow": null, "eta": null, "expires": null, "group": null,
+            "group_index": null, "retries": 0, "timelimit": [null, null], "root_id": "a1", "parent_id": null,
+            "argsrepr": "(42,)", "kwargsrepr": "{'a': None}", "origin": "pillarbox", "ignore_result": false,
+            "replaced_task_nesting": 0, "stamped_headers": null, "stamps": {}
+        });
+        assert_eq!(headers, expected);
+        let expected = json!({ "correlation_id": "a1", "reply_to": "", "delivery_mode": 2, "priority": 0 });
+        assert_eq!(properties, expected);
+    }
+
+    #[test]
+    fn a_body_is_put_together_from_texts() {
+        let raw = |json: &str| RawValue::from_string(json.to_owned()).unwrap();
+        let chain = raw(r#"[{"task": "t"}]"#);
+        let embed = Embed { chain: Some(&chain), ..Embed::default() };
+        let body = Body::of_task(&raw("[1.50, 12345678901234567890123]"), &raw("{}"), &embed);
+        let expected = concat!(
+            r#"[[1.50, 12345678901234567890123], {}, "#,
+            r#"{"callbacks": null, "errbacks": null, "chain": [{"task": "t"}], "chord": null}]"#
+        );
+        assert_eq!(body, Body::Text(expected.into()));
+    }
+
+    #[test]
+    fn what_the_producer_wrote_stays() {
+        let (headers, properties) = completed(
+            r#"{"celery": 1, "body": {"base64": "gA=="}, "headers": {"task": null, "retries": 3, "argsrepr": "(…)",
+                "timelimit": [10, null], "mine": {"deep": 1}}, "properties": {"priority": 9, "delivery_mode": 1}}"#,
+        );
+        assert_eq!(
+            (&headers["task"], &headers["id"], &headers["root_id"]),
+            (&json!("orders.fallback"), &json!("e1"), &json!("e1"))
+        );
+        assert_eq!((&headers["retries"], &headers["timelimit"]), (&json!(3), &json!([10, null])));
+        assert_eq!((&headers["mine"], &headers["argsrepr"]), (&json!({"deep": 1}), &json!("(…)")));
+        assert_eq!(headers.get("kwargsrepr"), None, "a body that is not JSON is not looked into");
+        assert_eq!(properties["correlation_id"], "e1");
+        assert_eq!((&properties["priority"], &properties["delivery_mode"]), (&json!(9), &json!(1)));
+    }
+}
