@@ -9,7 +9,7 @@ help: ## this list
 setup: ## install what the tests need and this machine lacks
 	@scripts/setup
 
-test: ## everything that must pass: format, lints, tests and doc tests, on a private PostgreSQL
+test: ## everything that must pass: format, lints, tests and doc tests, on private servers
 	@scripts/setup
 	@scripts/test
 
@@ -30,9 +30,9 @@ measure: ## once, death, outage, latency, drain: make measure ARGS=latency
 	cargo build --release -p pillarbox-cli -p pillarbox-testkit
 	$${CARGO_TARGET_DIR:-target}/release/measure $(ARGS)
 
-servers: ## start a PostgreSQL for tests run by hand, and print its address
+servers: ## start PostgreSQL, RabbitMQ and Redis for tests run by hand, and print their addresses
 	@scripts/setup
 	@scripts/servers start
 
-servers-stop: ## stop it again
+servers-stop: ## stop them again
 	@scripts/servers stop

@@ -9,11 +9,16 @@ pub mod pgbouncer;
 mod port;
 pub mod postgres;
 pub mod process;
+pub mod rabbitmq;
 pub mod receiver;
+pub mod redis;
+mod server;
 pub mod wait;
 
 pub use pgbouncer::PgBouncer;
 pub use postgres::{PrivatePostgres, TestDatabase};
 pub use process::{Program, Signal};
+pub use rabbitmq::RabbitMq;
 pub use receiver::{Answer, Received, Receiver};
+pub use redis::Redis;
 pub use wait::wait_until;

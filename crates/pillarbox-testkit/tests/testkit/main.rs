@@ -1,5 +1,6 @@
 //! The testkit's own tests: what other tests stand on holds.
 
+mod brokers;
 mod postgres;
 mod process;
 mod receiver;

@@ -1,0 +1,124 @@
+//! RabbitMQ for tests: the one that a whole run shares, where tests keep apart by the names of their queues and exchanges,
+//! or one of one's own, to be stopped and killed.
+
+use std::path::Path;
+use std::process::Command;
+use std::{env, fs};
+
+use crate::port;
+use crate::process::Signal;
+use crate::server::Server;
+
+/// The environment variable with the address of the shared broker.
+const SHARED: &str = "PILLARBOX_TEST_AMQP";
+/// RabbitMQ's own script. The one on Debian's path, of the same name, becomes another user first.
+const DEBIAN: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
+const NODE: &str = "pillarbox@localhost";
+
+/// The address of the broker that all tests of a run share.
+///
+/// # Panics
+/// When nobody has started one, with how to do it.
+pub fn shared_url() -> String {
+    env::var(SHARED).unwrap_or_else(|_| {
+        panic!("{SHARED} is not set: run `make test`, or start servers with `make servers` and set what it prints")
+    })
+}
+
+/// A RabbitMQ on a loopback port and in a temporary directory of its own. It ends when the value is dropped.
+#[derive(Debug)]
+pub struct RabbitMq {
+    server: Server,
+    /// Where Erlang listens. Being told it, the node needs no epmd, which would outlive it.
+    distribution: u16,
+}
+
+impl RabbitMq {
+    /// Starts one; that takes some seconds.
+    ///
+    /// # Panics
+    /// When RabbitMQ is missing or does not start, with what it logged.
+    pub async fn start() -> Self {
+        let server = Server::new("rabbitmq");
+        let write = |name: &str, text: String| {
+            fs::write(server.directory().join(name), text).expect("a file is written");
+        };
+        write("enabled_plugins", "[].\n".to_owned());
+        write("rabbitmq.conf", configuration(server.port()));
+        let mut rabbitmq = Self { server, distribution: port::free() };
+        rabbitmq.start_again().await;
+        rabbitmq
+    }
+
+    /// The address of its virtual host `/`; the same after every restart.
+    pub fn url(&self) -> String {
+        format!("amqp://guest:guest@127.0.0.1:{}//", self.server.port())
+    }
+
+    /// The port that it listens on, also after a restart.
+    pub fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    /// Its process id, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.server.pid()
+    }
+
+    /// SIGKILL, and waits until it is gone: what it confirmed of durable queues and persistent messages stays.
+    pub async fn kill(&mut self) {
+        self.server.end(Signal::Kill).await;
+    }
+
+    /// Stops it in good order: connections are closed with a reason. Nothing happens when it is stopped.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub async fn stop(&mut self) {
+        self.server.end(Signal::Terminate).await;
+    }
+
+    /// Stops it from reacting, connections open, until `thaw`.
+    pub fn freeze(&self) {
+        self.server.signal(Signal::Stop);
+    }
+
+    /// Lets it go on after `freeze`.
+    pub fn thaw(&self) {
+        self.server.signal(Signal::Continue);
+    }
+
+    /// Starts it after `kill` or `stop`, on the same port and data.
+    ///
+    /// # Panics
+    /// When it is running, or does not start, with what it logged.
+    pub async fn start_again(&mut self) {
+        let command = self.command();
+        self.server.start(command).await;
+    }
+
+    fn command(&self) -> Command {
+        let directory = self.server.directory();
+        let mut command = Command::new(if Path::new(DEBIAN).exists() { DEBIAN } else { "rabbitmq-server" });
+        // The process that is started becomes the server itself when it allows input, which `-noinput` takes away again.
+        let arguments = format!(
+            "-noinput -sname {NODE} -setcookie pillarbox -start_epmd false -erl_epmd_port {} \
+             -kernel inet_dist_use_interface {{127,0,0,1}}",
+            self.distribution
+        );
+        command.env("RABBITMQ_ALLOW_INPUT", "1").env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", arguments);
+        command.env("RABBITMQ_NODENAME", NODE).env("RABBITMQ_CONF_ENV_FILE", "/dev/null").env("RABBITMQ_LOGS", "-");
+        command.env("HOME", directory).env("RABBITMQ_CONFIG_FILE", directory.join("rabbitmq"));
+        command.env("RABBITMQ_ENABLED_PLUGINS_FILE", directory.join("enabled_plugins"));
+        command.env("RABBITMQ_MNESIA_BASE", directory.join("mnesia")).env("RABBITMQ_LOG_BASE", directory.join("log"));
+        command
+    }
+}
+
+fn configuration(port: u16) -> String {
+    format!(
+        "listeners.tcp.1 = 127.0.0.1:{port}\n\
+         log.console.level = warning\n\
+         vm_memory_high_watermark.absolute = 1GB\n"
+    )
+}

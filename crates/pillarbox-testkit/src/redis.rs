@@ -1,0 +1,100 @@
+//! Redis for tests: the one that a whole run shares, where tests keep apart by the names of their keys, or one of one's own,
+//! to be stopped and killed.
+
+use std::env;
+use std::process::Command;
+
+use crate::process::Signal;
+use crate::server::Server;
+
+/// The environment variable with the address of the shared server.
+const SHARED: &str = "PILLARBOX_TEST_REDIS";
+
+/// The address of the server that all tests of a run share.
+///
+/// # Panics
+/// When nobody has started one, with how to do it.
+pub fn shared_url() -> String {
+    env::var(SHARED).unwrap_or_else(|_| {
+        panic!("{SHARED} is not set: run `make test`, or start servers with `make servers` and set what it prints")
+    })
+}
+
+/// A Redis on a loopback port and in a temporary directory of its own. It ends when the value is dropped.
+#[derive(Debug)]
+pub struct Redis {
+    server: Server,
+    settings: Vec<(String, String)>,
+}
+
+impl Redis {
+    /// Starts one that has written to its disk whatever it acknowledges, so that a kill loses nothing.
+    ///
+    /// # Panics
+    /// When Redis is missing or does not start, with what it logged.
+    pub async fn start() -> Self {
+        Self::start_with(&[("appendonly", "yes"), ("appendfsync", "always")]).await
+    }
+
+    /// Starts one with these settings of `redis.conf`; with none of them it forgets everything when it ends.
+    ///
+    /// # Panics
+    /// When Redis is missing or does not start, with what it logged.
+    pub async fn start_with(settings: &[(&str, &str)]) -> Self {
+        let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let mut redis = Self { server: Server::new("redis"), settings };
+        redis.start_again().await;
+        redis
+    }
+
+    /// The address of its database 0; the same after every restart.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/0", self.server.port())
+    }
+
+    /// The port that it listens on, also after a restart.
+    pub fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    /// Its process id, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.server.pid()
+    }
+
+    /// SIGKILL, and waits until it is gone.
+    pub async fn kill(&mut self) {
+        self.server.end(Signal::Kill).await;
+    }
+
+    /// Stops it in good order. Nothing happens when it is stopped.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub async fn stop(&mut self) {
+        self.server.end(Signal::Terminate).await;
+    }
+
+    /// Stops it from reacting, connections open, until `thaw`.
+    pub fn freeze(&self) {
+        self.server.signal(Signal::Stop);
+    }
+
+    /// Lets it go on after `freeze`.
+    pub fn thaw(&self) {
+        self.server.signal(Signal::Continue);
+    }
+
+    /// Starts it after `kill` or `stop`, on the same port and data.
+    ///
+    /// # Panics
+    /// When it is running, or does not start, with what it logged.
+    pub async fn start_again(&mut self) {
+        let mut command = Command::new("redis-server");
+        command.args(["--bind", "127.0.0.1", "--save", "", "--port"]).arg(self.server.port().to_string());
+        for (name, value) in &self.settings {
+            command.arg(format!("--{name}")).arg(value);
+        }
+        self.server.start(command).await;
+    }
+}
