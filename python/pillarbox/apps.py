@@ -1,0 +1,18 @@
+"""The Django app `pillarbox`."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.db.backends.signals import connection_created
+
+
+class PillarboxConfig(AppConfig):
+    name = "pillarbox"
+    label = "pillarbox"
+    verbose_name = "Outbox"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from pillarbox.sqlite import teach_moments
+
+        connection_created.connect(teach_moments, dispatch_uid="pillarbox.sqlite")

@@ -1,0 +1,245 @@
+"""Emit: events are written in the caller's transaction, by the core's own statement.
+
+Everything a database would refuse is refused here first, so that the caller's transaction stays usable. The same
+statement wakes an idle relay (PostgreSQL): the notification goes out when the transaction commits, and only then.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import IntegrityError, connections, router, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils import timezone
+
+from pillarbox import on_commit, statements
+from pillarbox.fields import moment_text, read_moment
+from pillarbox.ids import uuid7
+from pillarbox.models import OutboxEvent
+
+AGGREGATE_LIMIT = 100
+NAME_LIMIT = 255
+PAYLOAD_LIMIT = 1024 * 1024
+_ATTEMPTS_LIMIT = 2**31 - 1
+# An escaped NUL, behind an even number of backslashes.
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class InvalidEvent(ValueError):
+    """An event that no database was asked to store, and why."""
+
+
+@dataclass
+class Row:
+    """An event to write. Without a key it gets `{aggregate_type}:{aggregate_id}`; with `own_key` its own id."""
+
+    aggregate_type: str
+    aggregate_id: str
+    event_type: str
+    payload: Any = None
+    idempotency_key: str | None = None
+    headers: Mapping[str, Any] | None = None
+    max_attempts: int | None = None
+    deliver_at: datetime.datetime | None = None
+    own_key: bool = False
+    payload_limit: int | None = None
+    id: uuid.UUID = field(default_factory=uuid7)
+
+    def __post_init__(self) -> None:
+        self.aggregate_id = str(self.aggregate_id)
+        self.payload = {} if self.payload is None else self.payload
+        if self.own_key:
+            self.idempotency_key = str(self.id)
+        elif self.idempotency_key is None:
+            self.idempotency_key = f"{self.aggregate_type}:{self.aggregate_id}"
+
+
+def emit_event(
+    aggregate_type: str,
+    aggregate_id: Any,
+    event_type: str,
+    payload: Any = None,
+    *,
+    idempotency_key: str | None = None,
+    headers: Mapping[str, Any] | None = None,
+    max_attempts: int | None = None,
+    deliver_at: datetime.datetime | None = None,
+    repeatable: bool = False,
+    using: str | None = None,
+) -> OutboxEvent:
+    """Writes an event in the current transaction and answers it, pending.
+
+        with transaction.atomic():
+            order = Order.objects.create(...)
+            emit_event("Order", order.pk, "order.placed", {"total": order.total})
+
+    The payload may hold whatever Django's JSON encoder knows (UUID, datetime, Decimal); None becomes `{}`. The default
+    key is `{aggregate_type}:{aggregate_id}`, so the same type of event is told once of an aggregate: `repeatable=True`,
+    or a key of your own, tells it again. `max_attempts=0` never gives up, `deliver_at` delays, `using` names another
+    database than the router's.
+
+    Raises IntegrityError for a duplicate, and InvalidEvent (a ValueError) for what cannot be stored; the transaction
+    stays usable after both.
+    """
+    row = Row(
+        aggregate_type,
+        aggregate_id,
+        event_type,
+        payload,
+        idempotency_key=idempotency_key,
+        headers=headers,
+        max_attempts=max_attempts,
+        deliver_at=deliver_at,
+        own_key=repeatable and idempotency_key is None,
+    )
+    return write([row], using=using)[0]
+
+
+def emit_events(events: Iterable[Row | Mapping[str, Any]], *, using: str | None = None) -> list[OutboxEvent]:
+    """Writes many events with one statement, in their order: dicts with the arguments of `emit_event`, or `Row`s.
+
+    All or none: a duplicate among them raises IntegrityError, and none is written.
+    """
+    rows = [event if isinstance(event, Row) else _row(**event) for event in events]
+    return write(rows, using=using)
+
+
+def _row(*, repeatable: bool = False, **fields: Any) -> Row:
+    return Row(**fields, own_key=repeatable and fields.get("idempotency_key") is None)
+
+
+def write(rows: Sequence[Row], *, using: str | None = None) -> list[OutboxEvent]:
+    """Checks rows, writes them with one statement, and answers them in their order. All are written or none."""
+    if not rows:
+        return []
+    columns = [_columns(row) for row in rows]
+    alias = using or router.db_for_write(OutboxEvent)
+    connection = connections[alias]
+    # One row is whole by itself; of several, those before a duplicate would stay.
+    with transaction.atomic(using=alias) if len(rows) > 1 else nullcontext():
+        written = {_uuid(answer[0]): answer for answer in _insert(connection, columns)}
+        for row in rows:
+            if row.id not in written:
+                raise _duplicate(row)
+    on_commit.deliver(alias, rows)
+    return [_event(row, written[row.id], alias) for row in rows]
+
+
+def _insert(connection: BaseDatabaseWrapper, columns: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    if connection.vendor == "sqlite":
+        texts = [(*row[:8], row[8] and moment_text(row[8])) for row in columns]
+        return statements.run(connection, "emit", json.dumps(texts))
+    return statements.run(connection, "emit", *map(list, zip(*columns, strict=True)))
+
+
+def _columns(row: Row) -> tuple[Any, ...]:
+    """A row as the statement takes it, checked."""
+    _check_text("aggregate_type", row.aggregate_type, AGGREGATE_LIMIT)
+    _check_text("aggregate_id", row.aggregate_id, AGGREGATE_LIMIT)
+    _check_text("event_type", row.event_type, NAME_LIMIT)
+    _check_text("idempotency_key", row.idempotency_key, NAME_LIMIT)
+    limit = row.payload_limit or getattr(settings, "PILLARBOX_PAYLOAD_LIMIT", PAYLOAD_LIMIT)
+    if row.headers is not None and not isinstance(row.headers, Mapping):
+        raise InvalidEvent(f"headers is a {type(row.headers).__name__}; give a dict")
+    attempts = row.max_attempts
+    if attempts is not None and not 0 <= attempts <= _ATTEMPTS_LIMIT:
+        raise InvalidEvent(f"max_attempts is {attempts}, the limit is {_ATTEMPTS_LIMIT}; 0 means never give up")
+    deliver_at = row.deliver_at
+    if deliver_at is not None and timezone.is_naive(deliver_at):
+        deliver_at = timezone.make_aware(deliver_at)
+    return (
+        str(row.id),
+        row.aggregate_type,
+        row.aggregate_id,
+        row.event_type,
+        _json("payload", row.payload, limit),
+        _json("headers", row.headers, limit) if row.headers else None,
+        row.idempotency_key,
+        attempts,
+        deliver_at,
+    )
+
+
+def _check_text(name: str, text: Any, limit: int) -> None:
+    if not isinstance(text, str):
+        raise InvalidEvent(f"{name} is a {type(text).__name__}; give text")
+    if not text:
+        raise InvalidEvent(f"{name} is empty; give it at least one character")
+    if len(text) > limit:
+        raise InvalidEvent(f"{name} has {len(text)} characters, the limit is {limit}; shorten it")
+    if "\0" in text:
+        raise _unstorable(name, "a NUL character (U+0000)")
+    _encode(name, text)
+
+
+def _json(name: str, value: Any, limit: int) -> str:
+    try:
+        text = json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False, allow_nan=False)
+    except RecursionError:
+        raise _unstorable(name, "more levels of arrays and objects than Python can write") from None
+    except (TypeError, ValueError) as error:
+        raise InvalidEvent(f"the {name} cannot be written as JSON: {error}") from error
+    if _NUL.search(text):
+        raise _unstorable(name, "a NUL character (U+0000)")
+    size = len(_encode(name, text))
+    if size > limit:
+        raise InvalidEvent(
+            f"the {name} has {size} bytes of JSON, the limit is {limit}; store the bulk elsewhere and send a "
+            "reference, or raise the setting PILLARBOX_PAYLOAD_LIMIT"
+        )
+    return text
+
+
+def _encode(name: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise _unstorable(name, "half of a surrogate pair") from None
+
+
+def _unstorable(name: str, what: str) -> InvalidEvent:
+    return InvalidEvent(
+        f"{name} contains {what}, which the database cannot store; remove or encode it (base64, for example)"
+    )
+
+
+def _duplicate(row: Row) -> IntegrityError:
+    return IntegrityError(
+        f'an event "{row.event_type}" with the idempotency key "{row.idempotency_key}" exists already; if it may '
+        "happen again to the same aggregate, emit it with repeatable=True or with an idempotency_key of its own"
+    )
+
+
+def _event(row: Row, answer: tuple[Any, ...], alias: str) -> OutboxEvent:
+    """The row as it stands in the table now, without asking for it again."""
+    created_at = read_moment(answer[5])
+    event = OutboxEvent(
+        id=row.id,
+        seq=answer[1],
+        aggregate_type=row.aggregate_type,
+        aggregate_id=row.aggregate_id,
+        event_type=row.event_type,
+        payload=row.payload,
+        headers=dict(row.headers) if row.headers else None,
+        idempotency_key=row.idempotency_key,
+        max_attempts=row.max_attempts,
+        next_attempt_at=row.deliver_at or created_at,
+        created_at=created_at,
+        updated_at=created_at,
+    )
+    event._state.adding = False
+    event._state.db = alias
+    return event
+
+
+def _uuid(value: Any) -> uuid.UUID:
+    return value if isinstance(value, uuid.UUID) else uuid.UUID(value)

@@ -1,0 +1,127 @@
+"""Migrate: the core's own files, applied by Django.
+
+What results is what `pillarbox migrate` makes, with the table that says which version it is. A database that
+`pillarbox migrate` made before is adopted as it stands, and the other way round.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+from django.db import router
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations.operations.base import Operation
+
+from pillarbox import statements
+
+_TABLES = ("outbox_relay", "outbox_attempt", "outbox_delivery", "outbox_event", "outbox_migration")
+_FUNCTIONS = ("outbox_emit", "outbox_uuid7")
+
+
+class ApplyOutbox(Operation):
+    """One numbered step of the core's schema, unless it is there already."""
+
+    reduces_to_sql = False
+    reversible = True
+
+    def __init__(self, version: int, name: str) -> None:
+        self.version = version
+        self.name = name
+
+    def state_forwards(self, app_label: str, state: Any) -> None:
+        """The model's state is told beside it."""
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        connection = schema_editor.connection
+        if not router.allow_migrate(connection.alias, app_label, model_name="outboxevent"):
+            return
+        if schema_editor.collect_sql:
+            # `sqlmigrate` looks at no database.
+            schema_editor.collected_sql.append(self._file(connection))
+            return
+        with _only_schema(connection):
+            _run(connection, statements.text(statements.folder(connection), "migrations_table"))
+            if not self._is_there(connection):
+                _run(connection, self._file(connection))
+                self._write_down(connection)
+
+    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        connection = schema_editor.connection
+        if not router.allow_migrate(connection.alias, app_label, model_name="outboxevent"):
+            return
+        for table in _TABLES:
+            schema_editor.execute(f"DROP TABLE IF EXISTS {table}")
+        if connection.vendor == "postgresql":
+            for function in _FUNCTIONS:
+                schema_editor.execute(f"DROP FUNCTION IF EXISTS {function}")
+
+    def describe(self) -> str:
+        return f"Apply version {self.version} of the outbox's tables, unless they are there"
+
+    def _file(self, connection: BaseDatabaseWrapper) -> str:
+        return statements.text(statements.folder(connection), f"migrations/{self.version:04}_{self.name}")
+
+    def _is_there(self, connection: BaseDatabaseWrapper) -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1 FROM outbox_migration WHERE version = %s", [self.version])
+            return cursor.fetchone() is not None
+
+    def _write_down(self, connection: BaseDatabaseWrapper) -> None:
+        lines = self._file(connection).splitlines()
+        head = "-- Least program: "
+        least = next((line.removeprefix(head).strip() for line in lines if line.startswith(head)), "0.1.0")
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO outbox_migration (version, name, least_program) VALUES (%s, %s, %s)",
+                [self.version, self.name, least],
+            )
+
+
+class _only_schema:
+    """On PostgreSQL the functions remember the search_path under which they were made: the schema, and nothing else.
+
+    And no two migrate at once, `pillarbox migrate` included.
+    """
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        self.connection = connection
+        self.before = ""
+
+    def __enter__(self) -> None:
+        if self.connection.vendor != "postgresql":
+            return
+        with self.connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtext('pillarbox migrate'))")
+            cursor.execute("SELECT current_setting('search_path')")
+            self.before = cursor.fetchone()[0]
+            cursor.execute("SELECT set_config('search_path', quote_ident(current_schema()), true)")
+
+    def __exit__(self, kind: Any, *rest: Any) -> None:
+        # After an error the transaction takes no more statements, and the setting ends with it.
+        if self.connection.vendor == "postgresql" and kind is None:
+            with self.connection.cursor() as cursor:
+                cursor.execute("SELECT set_config('search_path', %s, true)", [self.before])
+
+
+def _run(connection: BaseDatabaseWrapper, script: str) -> None:
+    """Without parameters nothing in it is taken for a placeholder."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            for statement in _split(script):
+                cursor.execute(statement)
+        else:
+            cursor.execute(script)
+
+
+def _split(script: str) -> Iterator[str]:
+    """SQLite takes one statement at a time; `executescript` would commit Django's transaction."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if statement.strip():
+        yield statement

@@ -1,0 +1,72 @@
+"""A Django project for the tests: outboxes in PostgreSQL (`default`, PILLARBOX_TEST_POSTGRES) and SQLite (`lite`)."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+ADDRESS = os.environ.get("PILLARBOX_TEST_POSTGRES")
+if not ADDRESS:
+    raise RuntimeError('PILLARBOX_TEST_POSTGRES is not set; run eval "$(scripts/servers start)" first')
+_address = urlsplit(ADDRESS)
+
+# A directory of this process: several test runs may go on at once.
+ROOM = Path(tempfile.mkdtemp(prefix="pillarbox-django."))
+
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": _address.path.lstrip("/"),
+        "USER": _address.username,
+        "PASSWORD": unquote(_address.password or ""),
+        "HOST": _address.hostname,
+        "PORT": _address.port,
+        "TEST": {"NAME": f"test_pillarbox_{os.getpid()}"},
+    },
+    "lite": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": ROOM / "lite.db",
+        "OPTIONS": {"timeout": 30},
+        # A file, because the program opens it too.
+        "TEST": {"NAME": ROOM / "test_lite.db"},
+    },
+}
+
+SECRET_KEY = "for tests only"
+ALLOWED_HOSTS = ["*"]
+DEBUG = False
+USE_TZ = True
+TIME_ZONE = "Europe/Berlin"
+LANGUAGE_CODE = "en"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+ROOT_URLCONF = "tests.django.urls"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "pillarbox",
+]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]

@@ -1,0 +1,131 @@
+"""Emit: what stands in the table, and what is refused before it."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import uuid
+
+import pytest
+from django.db import IntegrityError, connections, transaction
+from django.utils import timezone
+
+import pillarbox
+from pillarbox.models import OutboxEvent
+
+
+def stored(event: OutboxEvent) -> OutboxEvent:
+    return OutboxEvent.objects.using(event._state.db).get(pk=event.pk)
+
+
+def test_the_answer_is_the_pending_row(alias):
+    event = pillarbox.emit_event(
+        "Order", 42, "order.placed", {"total": 7}, headers={"tenant": "acme"}, max_attempts=9, using=alias
+    )
+    assert event.status == OutboxEvent.Status.PENDING
+    assert event.idempotency_key == "Order:42"
+    row = stored(event)
+    for field in OutboxEvent._meta.fields:
+        assert getattr(event, field.name) == getattr(row, field.name), field.name
+    assert row.seq > 0
+    assert row.id.version == 7
+    assert abs(timezone.now() - row.next_attempt_at) < datetime.timedelta(minutes=1)
+
+
+def test_djangos_encoder_writes_the_payload_and_none_is_empty(alias):
+    some_id, moment = uuid.uuid4(), datetime.datetime(2026, 2, 25, 12, 34, 56, tzinfo=datetime.timezone.utc)
+    payload = {"id": some_id, "at": moment, "price": decimal.Decimal("19.90"), "text": "grün 😀"}
+    event = pillarbox.emit_event("Order", "1", "order.placed", payload, using=alias)
+    assert stored(event).payload == {
+        "id": str(some_id),
+        "at": "2026-02-25T12:34:56Z",
+        "price": "19.90",
+        "text": "grün 😀",
+    }
+    assert stored(pillarbox.emit_event("Order", "2", "order.placed", None, using=alias)).payload == {}
+
+
+def test_a_duplicate_raises_and_leaves_the_transaction_usable(alias):
+    with transaction.atomic(using=alias):
+        pillarbox.emit_event("Order", "1", "order.placed", {}, using=alias)
+        with pytest.raises(IntegrityError, match='"order.placed" with the idempotency key "Order:1" exists already'):
+            pillarbox.emit_event("Order", "1", "order.placed", {}, using=alias)
+        pillarbox.emit_event("Order", "1", "order.paid", {}, using=alias)
+        pillarbox.emit_event("Order", "1", "order.placed", {}, idempotency_key="again", using=alias)
+        pillarbox.emit_event("Order", "1", "order.placed", {}, repeatable=True, using=alias)
+        pillarbox.emit_event("Order", "1", "order.placed", {}, repeatable=True, using=alias)
+    assert OutboxEvent.objects.using(alias).count() == 5
+
+
+def test_a_rolled_back_event_never_existed(alias):
+    with pytest.raises(RuntimeError), transaction.atomic(using=alias):
+        pillarbox.emit_event("Order", "1", "order.placed", {}, using=alias)
+        raise RuntimeError
+    assert not OutboxEvent.objects.using(alias).exists()
+
+
+def test_many_are_written_in_their_order_all_or_none(alias):
+    rows = [{"aggregate_type": "Order", "aggregate_id": n, "event_type": "order.placed"} for n in (3, 1, 2)]
+    events = pillarbox.emit_events(rows, using=alias)
+    assert [event.aggregate_id for event in OutboxEvent.objects.using(alias).order_by("seq")] == ["3", "1", "2"]
+    assert [event.aggregate_id for event in sorted(events, key=lambda event: event.seq)] == ["3", "1", "2"]
+    assert len({event.created_at for event in events}) == 1
+    with pytest.raises(IntegrityError, match="Order:2"):
+        pillarbox.emit_events([{**rows[0], "aggregate_id": 4}, rows[2]], using=alias)
+    assert OutboxEvent.objects.using(alias).count() == 3
+    assert pillarbox.emit_events([], using=alias) == []
+
+
+def test_a_delayed_event_waits(alias):
+    later = timezone.now() + datetime.timedelta(hours=1)
+    event = pillarbox.emit_event("Order", "1", "order.placed", {}, deliver_at=later, using=alias)
+    assert abs(stored(event).next_attempt_at - later) < datetime.timedelta(milliseconds=1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"aggregate_type": ""}, "aggregate_type is empty"),
+        ({"aggregate_id": "x" * 101}, "aggregate_id has 101 characters, the limit is 100"),
+        ({"event_type": "x" * 256}, "event_type has 256 characters, the limit is 255"),
+        ({"event_type": "a\0b"}, "event_type contains a NUL"),
+        ({"idempotency_key": ""}, "idempotency_key is empty"),
+        ({"payload": {"a": ["\0"]}}, "payload contains a NUL"),
+        ({"payload": "\ud800"}, "half of a surrogate pair"),
+        ({"payload": float("nan")}, "cannot be written as JSON"),
+        ({"payload": object()}, "cannot be written as JSON"),
+        ({"payload": "x" * 2**20}, "has 1048578 bytes of JSON, the limit is 1048576"),
+        ({"headers": ["a"]}, "headers is a list; give a dict"),
+        ({"max_attempts": -1}, "max_attempts is -1"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_and_the_transaction_stays_usable(alias, fields, complaint):
+    event = {"aggregate_type": "Order", "aggregate_id": "1", "event_type": "order.placed", "payload": {}, **fields}
+    with transaction.atomic(using=alias):
+        with pytest.raises(pillarbox.InvalidEvent, match=complaint):
+            pillarbox.emit_event(**event, using=alias)
+        pillarbox.emit_event("Order", "1", "order.placed", {"fine": "\\u0000"}, using=alias)
+    assert OutboxEvent.objects.using(alias).get().payload == {"fine": "\\u0000"}
+
+
+def test_without_a_database_the_router_chooses(db):
+    assert pillarbox.emit_event("Order", "1", "order.placed", {})._state.db == "default"
+
+
+@pytest.mark.django_db(transaction=True, databases=["default"])
+def test_an_idle_relay_is_woken_when_the_transaction_commits():
+    import psycopg
+
+    connection = connections["default"]
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO outbox_relay (id, host, idle) VALUES (gen_random_uuid(), 'here', true)")
+    address = connection.get_connection_params()
+    keys = ("dbname", "user", "password", "host", "port")
+    with psycopg.connect(**{key: address[key] for key in keys if key in address}, autocommit=True) as listener:
+        listener.execute("LISTEN outbox_wake")
+        with transaction.atomic():
+            pillarbox.emit_event("Order", "1", "order.placed", {})
+            assert list(listener.notifies(timeout=0)) == []
+        assert [note.channel for note in listener.notifies(timeout=10, stop_after=1)] == ["outbox_wake"]
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM outbox_relay")
