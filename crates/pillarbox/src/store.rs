@@ -206,6 +206,15 @@ impl Settlement {
     }
 }
 
+/// An event that a sweep has given up.
+#[derive(Debug)]
+pub struct Swept {
+    /// The event.
+    pub event: StoredEvent,
+    /// Why, as it stands in the table.
+    pub error: String,
+}
+
 /// How old terminal events must be to be deleted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Retention {
@@ -292,7 +301,7 @@ pub trait Store: Send + Sync + 'static {
     async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError>;
 
     /// Makes failed what has killed its relay too often, and forgets relays that are long dead. Answers the events.
-    async fn sweep(&self) -> Result<Vec<StoredEvent>, StoreError>;
+    async fn sweep(&self) -> Result<Vec<Swept>, StoreError>;
 
     /// What events are parked on, each once.
     async fn parked_on(&self) -> Result<Vec<String>, StoreError>;

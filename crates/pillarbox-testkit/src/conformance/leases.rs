@@ -112,7 +112,7 @@ pub async fn the_killer_ends_failed_and_its_neighbours_never(outbox: &dyn Outbox
     let mut deaths = 0;
     for _round in 0..40 {
         let swept = outbox.store().sweep().await.unwrap();
-        assert!(swept.iter().all(|event| event.id == killer), "only the killer is given up");
+        assert!(swept.iter().all(|swept| swept.event.id == killer), "only the killer is given up");
         let claim = outbox.claim_with(Ask { lease: Duration::ZERO, ..ASK }).await;
         if claim.iter().any(|claimed| claimed.event().id == killer) {
             deaths += 1;
@@ -137,10 +137,11 @@ pub async fn giving_up_says_why(outbox: &dyn Outbox) {
     }
     assert!(outbox.claim().await.is_empty());
     let swept = outbox.store().sweep().await.unwrap();
-    assert_eq!(swept.iter().map(|event| event.id).collect::<Vec<_>>(), [emitted.id]);
+    assert_eq!(swept.iter().map(|swept| swept.event.id).collect::<Vec<_>>(), [emitted.id]);
     let event = outbox.get(emitted.id).await.event;
     assert_eq!((event.status, event.claims, event.next_attempt_at), (Status::Failed, LOSSES_BEFORE_FAILED, None));
     let why = format!("given up: {LOSSES_BEFORE_FAILED} relays died or hung while they had this event");
     assert!(event.error_message.starts_with(&why), "{}", event.error_message);
+    assert_eq!(swept[0].error, event.error_message);
     assert_eq!(outbox.store().sweep().await.unwrap().len(), 0, "once");
 }

@@ -47,6 +47,8 @@ pub struct Recorded<'a> {
     pub routing_key: Option<Cow<'a, str>>,
     /// The queue, if the producer knew it.
     pub queue: Option<Cow<'a, str>>,
+    /// What the relay's routes go by in place of the task's name (Celery's `route_name`).
+    pub route_name: Option<Cow<'a, str>>,
     /// What is to be declared before it is published, by a destination that declares.
     pub declare: Vec<Declaration>,
     /// To be published to the exchange of Celery's native delayed delivery, until the header `eta`.
@@ -124,6 +126,12 @@ pub enum InvalidRecord {
         /// As it is written.
         found: String,
     },
+    /// It could not be recorded, and this is why.
+    #[error("{why}")]
+    Refused {
+        /// For people.
+        why: String,
+    },
     /// Without it there is no message.
     #[error("the recorded Celery message has no {key:?}; its producer must write both \"body\" and \"headers\"")]
     Missing {
@@ -148,7 +156,7 @@ pub enum InvalidRecord {
     },
 }
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "celery",
     "body",
     "content_type",
@@ -158,6 +166,7 @@ const KEYS: [&str; 11] = [
     "exchange",
     "routing_key",
     "queue",
+    "route_name",
     "declare",
     "delayed",
 ];
@@ -178,9 +187,20 @@ impl<'a> Recorded<'a> {
             exchange: None,
             routing_key: None,
             queue: None,
+            route_name: None,
             declare: Vec::new(),
             delayed: false,
         }
+    }
+
+    /// The payload of an event that cannot be a message: [`Recorded::read`] answers this error, and so does its sink.
+    ///
+    /// # Panics
+    /// Never: text is always JSON.
+    #[must_use]
+    pub fn refused(why: &str) -> Box<RawValue> {
+        let payload = serde_json::json!({ "celery": VERSION, "refused": why }).to_string();
+        RawValue::from_string(payload).expect("what serde_json writes is JSON")
     }
 
     /// Reads the message in an event's payload; `None` when the payload is something else.
@@ -202,6 +222,9 @@ impl<'a> Recorded<'a> {
     }
 
     fn from_keys(mut keys: Object<'a>) -> Result<Self, InvalidRecord> {
+        if let Some(why) = keys.take_text("refused")? {
+            return Err(InvalidRecord::Refused { why: why.into_owned() });
+        }
         let body = keys.0.remove("body").ok_or(InvalidRecord::Missing { key: "body" })?;
         let mut message = Self::new(read_body(body)?);
         message.headers = keys.take("headers", "an object")?.ok_or(InvalidRecord::Missing { key: "headers" })?;
@@ -213,6 +236,7 @@ impl<'a> Recorded<'a> {
         message.exchange = keys.take_text("exchange")?;
         message.routing_key = keys.take_text("routing_key")?;
         message.queue = keys.take_text("queue")?;
+        message.route_name = keys.take_text("route_name")?;
         match keys.0.into_keys().next() {
             Some(key) => Err(InvalidRecord::UnknownKey { key: key.into_owned() }),
             None => Ok(message),
@@ -232,6 +256,7 @@ impl<'a> Recorded<'a> {
             exchange: self.exchange.map(owned),
             routing_key: self.routing_key.map(owned),
             queue: self.queue.map(owned),
+            route_name: self.route_name.map(owned),
             declare: self.declare,
             delayed: self.delayed,
         }
@@ -299,7 +324,12 @@ impl Serialize for Recorded<'_> {
         if !self.properties.is_empty() {
             map.serialize_entry("properties", &self.properties)?;
         }
-        for (key, value) in [("exchange", &self.exchange), ("routing_key", &self.routing_key), ("queue", &self.queue)] {
+        for (key, value) in [
+            ("exchange", &self.exchange),
+            ("routing_key", &self.routing_key),
+            ("queue", &self.queue),
+            ("route_name", &self.route_name),
+        ] {
             if let Some(value) = value {
                 map.serialize_entry(key, value)?;
             }
@@ -352,7 +382,7 @@ mod tests {
             r#""content_type":"application/x","content_encoding":"binary","#,
             r#""headers":{"big":123456789012345678901,"id":"a1","seen":{"$time":"2026-01-01T00:00:00+00:00"}},"#,
             r#""properties":{"priority":3},"exchange":"","routing_key":"orders","queue":"orders","#,
-            r#""declare":[{"queue":"orders","durable":true,"arguments":{"x-queue-type":"quorum"},"#,
+            r#""route_name":"orders.process","declare":[{"queue":"orders","durable":true,"arguments":{"x-queue-type":"quorum"},"#,
             r#""exchange":"orders","exchange_type":"topic","routing_key":"orders.#"}],"delayed":true}"#
         );
         let payload = raw(written);
@@ -379,6 +409,13 @@ mod tests {
         assert!(refused.starts_with("the Celery message is recorded in version 2, this program knows version 1"));
         assert!(refused.contains("upgrade the relay"));
         assert!(refusal(r#"{"celery": "stalks", "carrots": 3}"#).contains("rename the key \"celery\""));
+    }
+
+    #[test]
+    fn what_could_not_be_recorded_says_why() {
+        let why = "args is \"a\", not a list";
+        let payload = Recorded::refused(why);
+        assert_eq!(Recorded::read(&payload).unwrap().unwrap_err().to_string(), why);
     }
 
     #[test]

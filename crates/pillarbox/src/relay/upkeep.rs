@@ -10,7 +10,7 @@ use super::load::lock;
 use super::{Engine, Phase};
 use crate::delivery::UNROUTED;
 use crate::error::StoreError;
-use crate::store::Heartbeat;
+use crate::store::{Heartbeat, Swept};
 
 /// How often the relay says that it lives. Emitters believe it three times as long.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -68,10 +68,9 @@ impl Engine {
 
     /// Sweep: what has killed its relays is failed.
     pub(super) async fn sweep(&self) -> Result<(), StoreError> {
-        for event in self.store.sweep().await? {
-            let error = "given up: its relays died while they had it";
+        for Swept { event, error } in self.store.sweep().await? {
             tracing::error!(id = %event.id, event_type = event.event_type, error, "an event was given up");
-            self.observers.tell("dead_lettered", |observer| observer.dead_lettered(&event, error));
+            self.observers.tell("dead_lettered", |observer| observer.dead_lettered(&event, &error));
         }
         Ok(())
     }

@@ -16,10 +16,9 @@ use uuid::Uuid;
 use super::row::killed_its_relays;
 use super::{
     Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, Retention,
-    Settlement, Store, Ticket, WakeUp,
+    Settlement, Store, Swept, Ticket, WakeUp,
 };
 use crate::error::StoreError;
-use crate::event::StoredEvent;
 use crate::relay::wake::Waker;
 
 mod inspect;
@@ -208,12 +207,13 @@ impl Store for PostgresStore {
         Ok(rows.into_iter().map(|(id, token)| Ticket { id, token }).collect())
     }
 
-    async fn sweep(&self) -> Result<Vec<StoredEvent>, StoreError> {
+    async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
+        let error = killed_its_relays();
         let rows = self
             .schema
             .query(include_str!("../../sql/postgres/sweep.sql"))
             .bind(LOSSES_BEFORE_FAILED.cast_signed())
-            .bind(killed_its_relays())
+            .bind(&error)
             .fetch_all(&self.pool)
             .await
             .map_err(database("sweeping events"))?;
@@ -222,7 +222,7 @@ impl Store for PostgresStore {
             .execute(&self.pool)
             .await
             .map_err(database("sweeping relays"))?;
-        rows.iter().map(read::event).collect()
+        rows.iter().map(|row| Ok(Swept { event: read::event(row)?, error: error.clone() })).collect()
     }
 
     async fn parked_on(&self) -> Result<Vec<String>, StoreError> {

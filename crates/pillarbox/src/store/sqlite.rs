@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::row::killed_its_relays;
 use super::{
     Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, Retention,
-    Settlement, Store, Ticket, WakeUp,
+    Settlement, Store, Swept, Ticket, WakeUp,
 };
 use crate::error::StoreError;
 use crate::event::StoredEvent;
@@ -137,10 +137,11 @@ impl Store for SqliteStore {
         Ok(tickets.iter().filter(|ticket| renewed.contains(&ticket.id)).copied().collect())
     }
 
-    async fn sweep(&self) -> Result<Vec<StoredEvent>, StoreError> {
+    async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
+        let error = killed_its_relays();
         let rows = sqlx::query(include_str!("../../sql/sqlite/sweep.sql"))
             .bind(LOSSES_BEFORE_FAILED)
-            .bind(killed_its_relays())
+            .bind(&error)
             .fetch_all(&self.relaxed)
             .await
             .map_err(database("sweeping events"))?;
@@ -148,7 +149,7 @@ impl Store for SqliteStore {
             .execute(&self.relaxed)
             .await
             .map_err(database("sweeping relays"))?;
-        rows.iter().map(read::event).collect()
+        rows.iter().map(|row| Ok(Swept { event: read::event(row)?, error: error.clone() })).collect()
     }
 
     async fn parked_on(&self) -> Result<Vec<String>, StoreError> {

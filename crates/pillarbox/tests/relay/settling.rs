@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pillarbox::store::{Ask, Claim, Cleaned, EventKind, Heartbeat, Retention, Settlement, Ticket, WakeUp};
-use pillarbox::{Relay, Status, Store, StoreError, StoredEvent, Waker};
+use pillarbox::store::{Ask, Claim, Cleaned, EventKind, Heartbeat, Retention, Settlement, Swept, Ticket, WakeUp};
+use pillarbox::{Relay, Status, Store, StoreError, Waker};
 use pillarbox_testkit::wait_until;
 use uuid::Uuid;
 
@@ -61,7 +61,7 @@ impl Store for Flaky {
         self.answers("renew").await;
         self.store.renew(tickets, lease).await
     }
-    async fn sweep(&self) -> Result<Vec<StoredEvent>, StoreError> {
+    async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
         self.store.sweep().await
     }
     async fn parked_on(&self) -> Result<Vec<String>, StoreError> {
