@@ -25,6 +25,7 @@ from pillarbox import on_commit, statements
 from pillarbox.fields import moment_text, read_moment
 from pillarbox.ids import uuid7
 from pillarbox.models import OutboxEvent
+from pillarbox.store import as_uuid
 
 AGGREGATE_LIMIT = 100
 NAME_LIMIT = 255
@@ -126,7 +127,7 @@ def write(rows: Sequence[Row], *, using: str | None = None) -> list[OutboxEvent]
     connection = connections[alias]
     # One row is whole by itself; of several, those before a duplicate would stay.
     with transaction.atomic(using=alias) if len(rows) > 1 else nullcontext():
-        written = {_uuid(answer[0]): answer for answer in _insert(connection, columns)}
+        written = {as_uuid(answer[0]): answer for answer in _insert(connection, columns)}
         for row in rows:
             if row.id not in written:
                 raise _duplicate(row)
@@ -239,7 +240,3 @@ def _event(row: Row, answer: tuple[Any, ...], alias: str) -> OutboxEvent:
     event._state.adding = False
     event._state.db = alias
     return event
-
-
-def _uuid(value: Any) -> uuid.UUID:
-    return value if isinstance(value, uuid.UUID) else uuid.UUID(value)
