@@ -39,6 +39,10 @@ class InvalidEvent(ValueError):
     """An event that no database was asked to store, and why."""
 
 
+class JsonText(str):
+    """A payload that is JSON text already: it is written as it stands, and checked like any other."""
+
+
 @dataclass
 class Row:
     """An event to write. Without a key it gets `{aggregate_type}:{aggregate_id}`; with `own_key` its own id."""
@@ -184,12 +188,16 @@ def _check_text(name: str, text: Any, limit: int) -> None:
 
 def _json(name: str, value: Any, limit: int) -> str:
     try:
-        text = json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False, allow_nan=False)
+        text = (
+            value
+            if isinstance(value, JsonText)
+            else json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False, allow_nan=False)
+        )
     except RecursionError:
         raise _unstorable(name, "more levels of arrays and objects than Python can write") from None
     except (TypeError, ValueError) as error:
         raise InvalidEvent(f"the {name} cannot be written as JSON: {error}") from error
-    if _NUL.search(text):
+    if _NUL.search(text) or (isinstance(value, JsonText) and "\0" in text):
         raise _unstorable(name, "a NUL character (U+0000)")
     size = len(_encode(name, text))
     if size > limit:
@@ -229,7 +237,7 @@ def _event(row: Row, answer: tuple[Any, ...], alias: str) -> OutboxEvent:
         aggregate_type=row.aggregate_type,
         aggregate_id=row.aggregate_id,
         event_type=row.event_type,
-        payload=row.payload,
+        payload=json.loads(row.payload) if isinstance(row.payload, JsonText) else row.payload,
         headers=dict(row.headers) if row.headers else None,
         idempotency_key=row.idempotency_key,
         max_attempts=row.max_attempts,

@@ -11,6 +11,7 @@ from django.db import IntegrityError, connections, transaction
 from django.utils import timezone
 
 import pillarbox
+from pillarbox import emit
 from pillarbox.models import OutboxEvent
 
 
@@ -43,6 +44,13 @@ def test_djangos_encoder_writes_the_payload_and_none_is_empty(alias):
         "text": "grün 😀",
     }
     assert stored(pillarbox.emit_event("Order", "2", "order.placed", None, using=alias)).payload == {}
+
+
+def test_json_text_is_written_as_it_stands(alias):
+    row = emit.Row("celery", "t1", "orders.process", emit.JsonText('{"celery": 1, "body": "[[], {}]"}'), own_key=True)
+    (event,) = emit.write([row], using=alias)
+    assert stored(event).payload == event.payload == {"celery": 1, "body": "[[], {}]"}
+    assert event.idempotency_key == str(event.id)
 
 
 def test_a_duplicate_raises_and_leaves_the_transaction_usable(alias):
