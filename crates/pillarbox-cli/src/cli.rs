@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::commands::{check_config, cleanup, demo, emit, events, migrate, sweep};
+use crate::commands::{check_config, cleanup, demo, emit, events, migrate, relay, sweep};
 use crate::output::Output;
 
 const AFTER_HELP: &str = "\
@@ -47,7 +47,7 @@ pub(crate) enum Command {
     /// Emit one event
     Emit(emit::Arguments),
     /// Deliver events until SIGTERM or SIGINT
-    Relay,
+    Relay(relay::Arguments),
     /// Deliver what is due once, and answer how much was processed and how much remains
     Sweep(sweep::Arguments),
     /// Look at events, and try failed ones again

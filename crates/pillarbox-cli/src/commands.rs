@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use crate::cli::{Cli, Command};
 use crate::config::{Environment, Settings};
 use crate::output::Output;
-use crate::store::Opened;
+use crate::store::{Opened, Source};
 
 pub(crate) mod check_config;
 pub(crate) mod cleanup;
@@ -15,7 +15,7 @@ pub(crate) mod demo;
 pub(crate) mod emit;
 pub(crate) mod events;
 pub(crate) mod migrate;
-mod relay;
+pub(crate) mod relay;
 mod stats;
 pub(crate) mod sweep;
 
@@ -37,6 +37,11 @@ impl Session {
     async fn open(&self) -> anyhow::Result<Opened> {
         Opened::checked(&self.settings.database, self.output).await
     }
+
+    /// What a relay delivers from, fit to be worked on.
+    async fn source(&self) -> anyhow::Result<Source> {
+        Ok(Source::Own(self.open().await?))
+    }
 }
 
 /// Runs the command that was asked for.
@@ -46,7 +51,7 @@ pub(crate) async fn run(cli: Cli, output: Output) -> anyhow::Result<ExitCode> {
         Command::Demo(arguments) => return demo::run(&arguments, output).await,
         Command::Migrate(arguments) => migrate::run(&arguments, &session()?).await?,
         Command::Emit(arguments) => emit::run(arguments, &session()?).await?,
-        Command::Relay => relay::run(&session()?).await?,
+        Command::Relay(arguments) => relay::run(&arguments, &session()?).await?,
         Command::Sweep(arguments) => sweep::run(&arguments, &session()?).await?,
         Command::Events(command) => return events::run(command, &session()?).await,
         Command::Cleanup(arguments) => cleanup::run(&arguments, &session()?).await?,

@@ -10,6 +10,7 @@ use pillarbox::{RelaySettings, Route};
 use self::database::Database;
 use self::destination::DestinationSettings;
 pub(crate) use self::environment::Environment;
+use self::metrics::MetricsSettings;
 pub(crate) use self::report::ConfigError;
 use self::report::Report;
 use self::section::Section;
@@ -18,6 +19,7 @@ pub(crate) use self::value::duration;
 pub(crate) mod database;
 pub(crate) mod destination;
 mod environment;
+pub(crate) mod metrics;
 mod relay;
 mod report;
 mod route;
@@ -38,6 +40,9 @@ pub(crate) struct Settings {
     pub(crate) file: Option<PathBuf>,
     pub(crate) database: Database,
     pub(crate) relay: RelaySettings,
+    /// Touched whenever the relay's loop has turned.
+    pub(crate) liveness_file: Option<PathBuf>,
+    pub(crate) metrics: MetricsSettings,
     pub(crate) destinations: Vec<DestinationSettings>,
     pub(crate) routes: Vec<Route>,
     /// Accepted, and not served by this version.
@@ -63,7 +68,8 @@ impl Settings {
         let report = Report::new(file);
         let mut top = Section::new(String::new(), table, &report);
         let database = Database::lower(top.overridable("database", environment), environment);
-        let relay = relay::lower(top.overridable("relay", environment));
+        let (relay, liveness_file) = relay::lower(top.overridable("relay", environment));
+        let metrics = metrics::lower(top.overridable("metrics", environment));
         let destinations = destination::lower(top.section("destinations"), &relay);
         let routes = route::lower(top.sections("routes"), &destinations);
         let mut admin = top.section("admin");
@@ -71,7 +77,8 @@ impl Settings {
         admin.finish();
         top.finish();
         report.into_result()?;
-        Ok(Self { file: file.map(Path::to_owned), database, relay, destinations, routes, admin: listen })
+        let file = file.map(Path::to_owned);
+        Ok(Self { file, database, relay, liveness_file, metrics, destinations, routes, admin: listen })
     }
 }
 

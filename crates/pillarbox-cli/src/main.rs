@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod demo;
 mod logging;
+mod observers;
 mod output;
 mod store;
 mod table;

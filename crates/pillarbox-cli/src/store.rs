@@ -2,15 +2,50 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::sqlite::SqliteStore;
 use pillarbox::store::{Migration, Role};
-use pillarbox::{Inspect, Store};
+use pillarbox::{Inspect, Store, StoreError};
 
 use crate::config::database::Database;
 use crate::output::Output;
+
+/// What a relay delivers from.
+pub(crate) enum Source {
+    /// Our own tables.
+    Own(Opened),
+}
+
+/// What waits, for the metrics.
+pub(crate) struct Depth {
+    /// Due, and nobody has them.
+    pub(crate) due: u64,
+    /// Given up.
+    pub(crate) dead: u64,
+    /// How long the oldest of those that are due has waited.
+    pub(crate) oldest: Option<Duration>,
+}
+
+impl Source {
+    /// The relay's side.
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Own(opened) => opened.store(),
+        }
+    }
+
+    pub(crate) async fn depth(&self) -> Result<Depth, StoreError> {
+        match self {
+            Self::Own(opened) => {
+                let counts = opened.inspect().counts().await?;
+                Ok(Depth { due: counts.due, dead: counts.failed, oldest: counts.oldest_due })
+            }
+        }
+    }
+}
 
 /// An open outbox.
 pub(crate) enum Opened {

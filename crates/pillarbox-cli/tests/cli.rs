@@ -9,6 +9,8 @@ mod home;
 mod configuration;
 #[path = "cli/delivering.rs"]
 mod delivering;
+#[path = "cli/listening.rs"]
+mod listening;
 #[path = "cli/looking_after.rs"]
 mod looking_after;
 #[path = "cli/on_postgres.rs"]

@@ -131,6 +131,14 @@ pub struct Attempt {
     pub error: SendError,
 }
 
+impl Attempt {
+    /// Whether it used one of the event's attempts; an outage uses none.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.error.kind != SendErrorKind::Unavailable
+    }
+}
+
 /// What is to be written about an event after a round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
@@ -149,6 +157,13 @@ impl Verdict {
     #[must_use]
     pub fn of(change: Change, attempts: u32) -> Self {
         Self { change, attempts, deliveries: Vec::new(), failures: Vec::new() }
+    }
+
+    /// The failure that made this a retry; `None` when it is none, or when an outage did.
+    #[must_use]
+    pub fn retried_after(&self) -> Option<&Attempt> {
+        let retried = matches!(self.change, Change::Retry { .. });
+        self.failures.iter().find(|attempt| retried && attempt.counts())
     }
 }
 
@@ -264,6 +279,7 @@ mod tests {
 
         let verdict = round(&before, false, vec![("a", failed(SendError::retry("no")))]);
         let retry = Change::Retry { after: Duration::from_secs(60), error: "no".into() };
+        assert_eq!(verdict.retried_after().map(|attempt| attempt.error.message.as_str()), Some("no"));
         assert_eq!((verdict.change, verdict.attempts, verdict.deliveries), (retry, 1, vec![]));
         assert_eq!(verdict.failures.len(), 1);
     }
@@ -272,7 +288,7 @@ mod tests {
     fn the_last_attempt_and_a_rejection_make_it_failed() {
         let fail = Change::Fail { error: "no".into() };
         let verdict = round(&[Delivery::open("a", 4)], false, vec![("a", failed(SendError::retry("no")))]);
-        assert_eq!((&verdict.change, verdict.attempts), (&fail, 5));
+        assert_eq!((&verdict.change, verdict.attempts, verdict.retried_after()), (&fail, 5, None));
         let verdict = round(&[Delivery::open("a", 0)], false, vec![("a", failed(SendError::reject("no")))]);
         assert_eq!((&verdict.change, verdict.attempts), (&fail, 1));
     }
@@ -286,6 +302,7 @@ mod tests {
         assert!(verdict.failures.is_empty(), "it was not sent");
         let (after, took) = (Duration::from_secs(1), Duration::from_millis(7));
         let verdict = round(&before, false, vec![("a", Answer::Postponed { error: down, took, after })]);
+        assert_eq!(verdict.retried_after(), None);
         assert_eq!((verdict.change, verdict.attempts), (Change::Retry { after, error: "down".into() }, 3));
         assert_eq!(verdict.failures.len(), 1, "people can see it");
     }

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::delivery::Verdict;
 use crate::emit::Emitted;
 use crate::event::StoredEvent;
 use crate::sink::SendError;
@@ -25,7 +26,7 @@ pub trait Observer: Send + Sync + 'static {
         Ok(())
     }
 
-    /// An attempt failed; outages count here, too.
+    /// An attempt failed, the last one or not; outages count here, too.
     fn failed(&self, event: &StoredEvent, destination: &str, error: &SendError) -> Observed {
         let _ = (event, destination, error);
         Ok(())
@@ -34,6 +35,25 @@ pub trait Observer: Send + Sync + 'static {
     /// It was given up and waits for people.
     fn dead_lettered(&self, event: &StoredEvent, error: &str) -> Observed {
         let _ = (event, error);
+        Ok(())
+    }
+
+    /// What became of it stands in the table: it was delivered, is to be tried again, waits, or was given up. `event` is
+    /// as it was claimed, so `verdict.attempts` is the newer number. Not told of what was lost to another relay meanwhile.
+    fn settled(&self, event: &StoredEvent, verdict: &Verdict) -> Observed {
+        let _ = (event, verdict);
+        Ok(())
+    }
+
+    /// The relay has asked for what is due and was answered, be it that there is nothing: its loop turns.
+    fn turned(&self) -> Observed {
+        Ok(())
+    }
+
+    /// All events of one claim are settled or given back; it began `took` ago. One that probes a destination that is down
+    /// is not waited for.
+    fn finished(&self, events: usize, took: Duration) -> Observed {
+        let _ = (events, took);
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::delivery::{Change, UNROUTED, Verdict};
 use crate::error::StoreError;
-use crate::observe::Observers;
+use crate::observe::{Observer, Observers};
 use crate::route::Routes;
 use crate::store::{Ask, Claim, Claimed, Store};
 
@@ -35,7 +35,7 @@ pub use settings::{Destination, OnDelivered, RelayBuilder, RelaySettings, Unrout
 
 use flight::Flight;
 use lane::Lane;
-use load::{Load, Weight, lock};
+use load::{Batch, Load, Weight, lock};
 use settler::{Settler, Settling};
 use wake::Waker;
 
@@ -191,13 +191,19 @@ impl Engine {
             bytes: self.settings.bytes_in_flight / 2,
             lease: self.settings.lease,
         };
-        self.store.claim(ask).await
+        let claim = self.store.claim(ask).await?;
+        self.observers.tell("turned", Observer::turned);
+        Ok(claim)
     }
 
     /// Route and send: each event goes to the lanes of its destinations.
     fn dispatch(self: &Arc<Self>, claim: Claim) {
+        if claim.is_empty() {
+            return;
+        }
+        let batch = Batch::new(&self.observers, claim.len());
         for claimed in claim {
-            let permit = self.load.admit(claimed.event().payload.get().len());
+            let permit = self.load.admit(claimed.event().payload.get().len()).of(&batch);
             let event = claimed.event();
             let routed = self.routes.route(&event.event_type, &event.aggregate_type);
             let destinations = match routed {

@@ -1,18 +1,41 @@
 //! `pillarbox relay`: delivers events until it is told to stop.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use anyhow::Context;
-use pillarbox::Relay;
+use clap::Args;
+use pillarbox::{Observer, Relay, RelayBuilder, Routes};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Session;
 use super::check_config::remarks;
-use crate::store::Opened;
+use crate::observers::liveness::Liveness;
+use crate::observers::report::{Report, Writing};
+use crate::observers::statsd::{Sending, Statsd};
+use crate::store::Source;
 
-pub(crate) async fn run(session: &Session) -> anyhow::Result<()> {
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Write a line of JSON to standard output for each event that was sent, failed or was given up
+    ///
+    /// {"outcome": "sent" | "failed" | "dead_lettered", "id", "event_type", "aggregate_type", "aggregate_id",
+    /// "destination", "attempts", "error"}. "failed" is only what will be tried again, and outages are not told of. For
+    /// programs that run the relay as their child: a reader that is slow or gone does not hold the relay up; what it misses
+    /// is told as {"outcome": "dropped", "count"}. After a stop the rest is written before the program ends.
+    #[arg(long, conflicts_with = "json")]
+    report: bool,
+    /// Touch this file whenever the claim loop has turned, about once a second
+    #[arg(long, value_name = "FILE")]
+    liveness_file: Option<PathBuf>,
+}
+
+pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
     let stop = stop_signal()?;
-    let opened = session.open().await?;
-    let relay = build(session, &opened)?;
+    let source = Arc::new(session.source().await?);
+    let (builder, company) = Company::join(build(session, &source)?, arguments, session, &source)?;
+    let relay = builder.build()?;
     for remark in remarks(&session.settings) {
         tracing::warn!("{remark}");
     }
@@ -22,7 +45,9 @@ pub(crate) async fn run(session: &Session) -> anyhow::Result<()> {
         routes = session.settings.routes.len(),
         "the relay starts"
     );
-    relay.run(stop).await?;
+    let ran = relay.run(stop).await;
+    company.finish().await;
+    ran?;
     tracing::info!("the relay has stopped");
     if session.output.is_json() {
         session.output.answer(&json!({ "stopped": true }), String::new)?;
@@ -31,16 +56,60 @@ pub(crate) async fn run(session: &Session) -> anyhow::Result<()> {
 }
 
 /// The relay that the configuration describes.
-pub(super) fn build(session: &Session, opened: &Opened) -> anyhow::Result<Relay> {
+pub(super) fn build(session: &Session, source: &Source) -> anyhow::Result<RelayBuilder> {
     let settings = &session.settings;
-    let mut builder = Relay::builder(opened.store()).settings(settings.relay.clone());
+    let mut builder = Relay::builder(source.store()).settings(settings.relay.clone());
     for destination in &settings.destinations {
         builder = builder.destination(destination.build(&session.environment)?);
     }
     for route in &settings.routes {
         builder = builder.route(route.clone());
     }
-    Ok(builder.build()?)
+    Ok(builder)
+}
+
+/// What runs beside the relay and ends after it.
+#[derive(Default)]
+struct Company {
+    writing: Option<Writing>,
+    sending: Option<Sending>,
+}
+
+impl Company {
+    /// Those who were asked for hear what the relay does.
+    fn join(
+        mut builder: RelayBuilder,
+        arguments: &Arguments,
+        session: &Session,
+        source: &Arc<Source>,
+    ) -> anyhow::Result<(RelayBuilder, Self)> {
+        let settings = &session.settings;
+        let mut company = Self::default();
+        if let Some(path) = arguments.liveness_file.as_ref().or(settings.liveness_file.as_ref()) {
+            builder = builder.observer(Arc::new(Liveness::new(path)?));
+        }
+        if arguments.report {
+            let (report, writing) = Report::start(Routes::new(settings.routes.clone()))?;
+            builder = builder.observer(Arc::new(report));
+            company.writing = Some(writing);
+        }
+        if let Some(server) = &settings.metrics.statsd {
+            let (statsd, sending) = Statsd::start(server, &settings.metrics, Arc::clone(source));
+            builder = builder.observer(statsd as Arc<dyn Observer>);
+            company.sending = Some(sending);
+        }
+        Ok((builder, company))
+    }
+
+    /// The relay has stopped.
+    async fn finish(self) {
+        if let Some(sending) = self.sending {
+            sending.finish().await;
+        }
+        if let Some(writing) = self.writing {
+            writing.finish().await;
+        }
+    }
 }
 
 /// Ready at the first SIGTERM or SIGINT. A second one ends the program at once.

@@ -14,8 +14,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
-    let opened = session.open().await?;
-    let relay = build(session, &opened)?;
+    let source = session.source().await?;
+    let relay = build(session, &source)?.build()?;
     let pass = if arguments.all { relay.drain().await? } else { relay.run_once().await? };
     let text = || format!("processed {}, {} remaining", count(pass.processed, "event"), pass.remaining);
     Ok(session.output.answer(&pass, text)?)

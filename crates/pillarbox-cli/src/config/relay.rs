@@ -1,5 +1,6 @@
 //! `[relay]`: how events are claimed, tried again and cleaned up.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pillarbox::store::Retention;
@@ -19,7 +20,8 @@ enum Order {
     Aggregate,
 }
 
-pub(super) fn lower(mut section: Section<'_>) -> RelaySettings {
+/// The relay's settings, and the file that it touches.
+pub(super) fn lower(mut section: Section<'_>) -> (RelaySettings, Option<PathBuf>) {
     let default = RelaySettings::default();
     if section.choose("order", &ORDER) == Some(Order::Aggregate) {
         section.problem("order", r#"is "aggregate", which this version does not have yet; write "none""#);
@@ -37,11 +39,13 @@ pub(super) fn lower(mut section: Section<'_>) -> RelaySettings {
         cleanup_every,
         retention,
         host: whoami::hostname().unwrap_or(default.host),
+        poll_interval_unwoken: default.poll_interval_unwoken,
         bytes_in_flight: default.bytes_in_flight,
         breaker: default.breaker,
     };
+    let liveness_file = section.take("liveness_file").map(|path: String| PathBuf::from(path));
     section.finish();
-    settings
+    (settings, liveness_file)
 }
 
 fn lower_retry(mut section: Section<'_>, default: RetryPolicy) -> RetryPolicy {

@@ -43,7 +43,7 @@ fn is_bare(name: &str) -> bool {
 impl Settings {
     /// In the order of the default file.
     pub(crate) fn shown(&self) -> Vec<Shown> {
-        let mut shown = vec![self.shown_database(), self.shown_relay()];
+        let mut shown = vec![self.shown_database(), self.shown_relay(), self.shown_metrics()];
         shown.extend(self.destinations.iter().map(shown_destination));
         shown.extend(self.shown_routes());
         if let Some(listen) = self.admin {
@@ -87,7 +87,7 @@ impl Settings {
             ("failed_after", duration(relay.retention.failed_after)),
             ("batch", number(relay.retention.batch)),
         ];
-        let keys = vec![
+        let mut keys = vec![
             ("batch_size", number(relay.batch_size)),
             ("concurrency", number(relay.concurrency)),
             ("poll_interval", duration(relay.poll_interval)),
@@ -99,7 +99,19 @@ impl Settings {
             ("retry", table(retry)),
             ("cleanup", table(cleanup)),
         ];
+        keys.extend(self.liveness_file.as_ref().map(|path| ("liveness_file", text(path.display().to_string()))));
         Shown { place: Place::Section("relay"), keys }
+    }
+
+    fn shown_metrics(&self) -> Shown {
+        let metrics = &self.metrics;
+        let mut keys = vec![
+            ("prefix", text(&metrics.prefix)),
+            ("tags", table(metrics.tags.iter().map(|(name, value)| (name.as_str(), text(value))))),
+            ("every", duration(metrics.every)),
+        ];
+        keys.extend(metrics.statsd.as_ref().map(|server| ("statsd", text(server))));
+        Shown { place: Place::Section("metrics"), keys }
     }
 
     fn shown_routes(&self) -> impl Iterator<Item = Shown> {

@@ -32,10 +32,10 @@ fn the_default_file_says_what_is_built_in() {
 }
 
 #[test]
-fn the_default_file_writes_every_key_of_database_and_relay() {
+fn the_default_file_writes_every_key_of_database_relay_and_metrics() {
     let mut written: toml::Table = DEFAULT_FILE.parse().unwrap();
     let shown = parse("").unwrap().shown_json();
-    for section in ["database", "relay"] {
+    for section in ["database", "relay", "metrics"] {
         let written = serde_json::to_value(written.remove(section).unwrap()).unwrap();
         let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(keys(&written), keys(&shown[section]));
@@ -138,6 +138,42 @@ fn the_environment_overrides_every_scalar_of_database_and_relay() {
     let problem = parse_with("", &wrong).unwrap_err();
     assert!(problem.contains("variable PILLARBOX_RELAY_LEASE is \"5 parsecs\", but must be a duration"), "{problem}");
     assert!(refusal("[relay]\nlease = \"9000000000years\"").contains("must be at most 100 years"));
+}
+
+#[test]
+fn metrics_and_the_liveness_file_come_from_the_file_or_the_environment() {
+    let settings = parse(
+        "[relay]\nliveness_file = \"/tmp/alive\"\n[metrics]\nstatsd = \"stats.example:9125\"\nprefix = \"shop.outbox\"\n\
+         tags = { service = \"x\" }\nevery = \"1m\"",
+    )
+    .unwrap();
+    assert_eq!(settings.liveness_file.as_deref(), Some(Path::new("/tmp/alive")));
+    let shown = settings.shown_json();
+    assert_eq!(
+        shown["metrics"],
+        serde_json::json!({ "statsd": "stats.example:9125", "prefix": "shop.outbox", "tags": { "service": "x" }, "every": "1m" })
+    );
+    let environment = Environment::from([
+        ("PILLARBOX_RELAY_LIVENESS_FILE", "alive"),
+        ("PILLARBOX_METRICS_STATSD", "127.0.0.1:8125"),
+        ("PILLARBOX_METRICS_PREFIX", "celery_outbox"),
+        ("PILLARBOX_METRICS_TAGS", "service=x, env=test"),
+    ]);
+    let settings = parse_with("", &environment).unwrap();
+    assert_eq!(settings.liveness_file.as_deref(), Some(Path::new("alive")));
+    assert_eq!(settings.metrics.statsd.as_deref(), Some("127.0.0.1:8125"));
+    assert_eq!(settings.metrics.prefix, "celery_outbox");
+    assert_eq!(
+        settings.metrics.tags.into_iter().collect::<Vec<_>>(),
+        [("env", "test"), ("service", "x")].map(|(name, value)| (name.to_owned(), value.to_owned()))
+    );
+
+    let problem = refusal("[metrics]\nstatsd = \"9125\"\nprefix = \"a b\"\ntags = { a = 1 }");
+    assert!(problem.contains("metrics.statsd is \"9125\", but must be a host and a port"), "{problem}");
+    assert!(problem.contains("metrics.prefix is \"a b\", but must be letters"), "{problem}");
+    assert!(problem.contains("metrics.tags has \"a\", which is of type integer"), "{problem}");
+    let wrong = Environment::from([("PILLARBOX_METRICS_TAGS", "service")]);
+    assert!(parse_with("", &wrong).unwrap_err().contains("PILLARBOX_METRICS_TAGS must be written as name=value"));
 }
 
 #[test]

@@ -121,6 +121,14 @@ impl<T: FromConfig> FromConfig for BTreeMap<String, T> {
         };
         table.into_iter().map(read).collect()
     }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let read = |pair: &str| match pair.split_once('=') {
+            Some((name, value)) => Ok((name.trim().to_owned(), T::from_text(value.trim())?)),
+            None => Err("must be written as name=value,name=value".to_owned()),
+        };
+        text.split(',').filter(|pair| !pair.trim().is_empty()).map(read).collect()
+    }
 }
 
 /// For [`super::section::Section::take_checked`]: at least one.

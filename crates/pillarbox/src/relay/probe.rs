@@ -90,7 +90,8 @@ impl Lane {
         self.let_others_probe(engine, OTHERS);
         while Instant::now() < end && !engine.rest_unless(Phase::Stopping, SECOND_OPINION / 500).await {
             if self.answered.load(Ordering::Relaxed) > answered {
-                return Answer::Failed { error, took };
+                // It was the event that failed, not the destination.
+                return Answer::Failed { error: SendError { kind: SendErrorKind::Retry, ..error }, took };
             }
             if lock(&self.state).breaker.openings() > opening {
                 break;

@@ -16,8 +16,6 @@ use crate::delivery::{Change, Verdict};
 use crate::error::StoreError;
 use crate::store::{Claim, WakeUp};
 
-/// How long a relay whose notifications do not arrive sleeps at most.
-const WITHOUT_WAKE_UP: Duration = Duration::from_millis(200);
 /// How long the claim loop waits for room before it takes some from the longest queue.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Shorter pauses are not worth a question to the database.
@@ -79,7 +77,7 @@ impl Engine {
     /// Wake: answers the pace of polling, which is faster when nothing else wakes the relay.
     async fn listen(&self) -> Pace {
         let poll = self.settings.poll_interval;
-        let faster = poll.min(WITHOUT_WAKE_UP);
+        let faster = poll.min(self.settings.poll_interval_unwoken);
         match self.store.wake(self.waker.clone()).await {
             Ok(WakeUp::Tested) => Pace::new(poll),
             Ok(WakeUp::Polling) => Pace::new(faster),

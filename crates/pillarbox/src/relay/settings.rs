@@ -46,6 +46,8 @@ pub struct RelaySettings {
     pub concurrency: usize,
     /// How long an idle relay sleeps when nothing wakes it.
     pub poll_interval: Duration,
+    /// The same where the database wakes nobody: it has no notifications, or they do not arrive. The shorter one counts.
+    pub poll_interval_unwoken: Duration,
     /// How long claimed events are ours; a dead relay's come back after it.
     pub lease: Duration,
     /// How long what is in flight may take when the relay stops.
@@ -73,6 +75,7 @@ impl Default for RelaySettings {
             bytes_in_flight: 64 * 1024 * 1024,
             concurrency: 64,
             poll_interval: Duration::from_secs(1),
+            poll_interval_unwoken: Duration::from_millis(200),
             lease: Duration::from_secs(300),
             shutdown_timeout: Duration::from_secs(30),
             on_delivered: OnDelivered::default(),

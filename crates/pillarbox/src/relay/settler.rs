@@ -1,6 +1,7 @@
 //! Settle: writes what became of events, in batches as they come. A settle that fails is kept and tried again while
 //! nothing new is claimed, so that what was sent is not sent again at full speed.
 
+use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,8 @@ use tokio::sync::{mpsc, watch};
 use super::load::{Permit, lock};
 use super::settings::OnDelivered;
 use super::{Engine, Phase};
-use crate::delivery::Change;
+use crate::delivery::{Change, Verdict};
+use crate::event::StoredEvent;
 use crate::store::{Settlement, Ticket};
 
 /// A settlement, and its event's part of the load until it is written.
@@ -136,16 +138,19 @@ impl Engine {
                 "leases had run out before what was sent could be settled; it may be sent again"
             );
         }
-        for settlement in &settlements {
-            match &settlement.verdict().change {
-                Change::Fail { error } if !lost.contains(&settlement.ticket()) => {
-                    let event = settlement.event();
-                    tracing::error!(id = %event.id, event_type = event.event_type, error, "an event was given up");
-                    self.observers.tell("dead_lettered", |observer| observer.dead_lettered(event, error));
-                }
-                _ => {}
-            }
+        let lost: HashSet<Ticket> = lost.into_iter().collect();
+        for settlement in settlements.iter().filter(|settlement| !lost.contains(&settlement.ticket())) {
+            self.tell_settled(settlement.event(), settlement.verdict());
         }
         drop(permits);
+    }
+
+    /// The observers hear what stands in the table now, and the log what waits for people.
+    pub(super) fn tell_settled(&self, event: &StoredEvent, verdict: &Verdict) {
+        if let Change::Fail { error } = &verdict.change {
+            tracing::error!(id = %event.id, event_type = event.event_type, error, "an event was given up");
+            self.observers.tell("dead_lettered", |observer| observer.dead_lettered(event, error));
+        }
+        self.observers.tell("settled", |observer| observer.settled(event, verdict));
     }
 }

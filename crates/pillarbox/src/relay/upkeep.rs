@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::load::lock;
 use super::{Engine, Phase};
-use crate::delivery::UNROUTED;
+use crate::delivery::{Change, UNROUTED, Verdict};
 use crate::error::StoreError;
 use crate::store::{Heartbeat, Swept};
 
@@ -69,8 +69,7 @@ impl Engine {
     /// Sweep: what has killed its relays is failed.
     pub(super) async fn sweep(&self) -> Result<(), StoreError> {
         for Swept { event, error } in self.store.sweep().await? {
-            tracing::error!(id = %event.id, event_type = event.event_type, error, "an event was given up");
-            self.observers.tell("dead_lettered", |observer| observer.dead_lettered(&event, &error));
+            self.tell_settled(&event, &Verdict::of(Change::Fail { error }, event.attempts));
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 
 mod fixture;
 mod leases;
+mod observing;
 mod outages;
 mod passes;
 mod pooler;

@@ -1,14 +1,13 @@
-//! One pass at a time: routing, retries, dead letters, fan-out, observers, eager mode.
+//! One pass at a time: routing, retries, dead letters, fan-out, eager mode.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pillarbox::relay::BreakerSettings;
 use pillarbox::store::{Retention, Retried, Selection, State};
 use pillarbox::{
-    Emitted, Event, Inspect, Message, Observed, Observer, OnDelivered, Pass, RelaySettings, RetryPolicy, Route,
-    SendError, Status, StoredEvent, Unrouted,
+    Event, Inspect, Message, OnDelivered, Pass, RelaySettings, RetryPolicy, Route, SendError, Status, Unrouted,
 };
 
 use crate::fixture::{Outbox, Place, all_to, impatient, sorted};
@@ -197,57 +196,6 @@ async fn delivered_events_can_be_deleted_at_once() {
     relay.drain().await.unwrap();
     assert_eq!(place.got().len(), 3);
     assert!(outbox.store.get(ids[0]).await.unwrap().is_none());
-}
-
-#[derive(Default)]
-struct Diary(Mutex<Vec<String>>);
-
-impl Observer for Diary {
-    fn created(&self, event: &Emitted) -> Observed {
-        self.0.lock().unwrap().push(format!("created {}", event.event_type));
-        Ok(())
-    }
-
-    fn sent(&self, event: &StoredEvent, destination: &str, _: Duration) -> Observed {
-        self.0.lock().unwrap().push(format!("sent {} to {destination}", event.event_type));
-        Ok(())
-    }
-
-    fn failed(&self, event: &StoredEvent, destination: &str, error: &SendError) -> Observed {
-        self.0.lock().unwrap().push(format!("failed {} to {destination}: {error}", event.event_type));
-        Err("an observer that errs".into())
-    }
-
-    fn dead_lettered(&self, event: &StoredEvent, error: &str) -> Observed {
-        self.0.lock().unwrap().push(format!("dead {}: {error}", event.event_type));
-        panic!("an observer that panics")
-    }
-}
-
-#[tokio::test]
-async fn observers_hear_everything_and_harm_nothing() {
-    let outbox = Outbox::new().await;
-    let diary = Arc::new(Diary::default());
-    let relay = outbox
-        .relay()
-        .handler("good", |_| async { Ok::<(), String>(()) })
-        .handler("bad", |_| async { Err::<(), _>(SendError::reject("no")) })
-        .observer(Arc::clone(&diary) as Arc<dyn Observer>)
-        .build()
-        .unwrap();
-    let application = pillarbox::Outbox::eager(Arc::new(relay)).observer(Arc::clone(&diary) as Arc<dyn Observer>);
-
-    let mut tx = outbox.store.pool().begin().await.unwrap();
-    application.emit(&mut tx, Event::new("Order", 1, "good")).await.unwrap();
-    application.emit(&mut tx, Event::new("Order", 1, "bad")).await.unwrap();
-    application.commit(tx).await.unwrap();
-
-    let diary = diary.0.lock().unwrap().clone();
-    assert_eq!(diary[..2], ["created good", "created bad"]);
-    assert!(diary.contains(&"sent good to handler good".to_owned()), "{diary:?}");
-    assert!(diary.contains(&"failed bad to handler bad: no".to_owned()), "{diary:?}");
-    assert_eq!(diary.last().unwrap(), "dead bad: no");
-    assert_eq!((outbox.counts().await.delivered, outbox.counts().await.failed), (1, 1));
 }
 
 #[tokio::test]

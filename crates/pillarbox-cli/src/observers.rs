@@ -1,0 +1,6 @@
+//! Who hears what the relay does, besides the log: a program that runs it as its child, a probe that looks at a file, and
+//! a metrics server. None of them can slow the relay down or stop it.
+
+pub(crate) mod liveness;
+pub(crate) mod report;
+pub(crate) mod statsd;

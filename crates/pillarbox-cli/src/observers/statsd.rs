@@ -1,0 +1,198 @@
+//! DogStatsD: counters, timings and gauges over UDP, summed up in the process and sent once a second. A server that is
+//! away or slow costs nothing but the figures: nothing here waits for it, and no error of it reaches the relay.
+//!
+//! Names and tags are those of django-celery-outbox, so that its users' dashboards go on.
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use chrono::Utc;
+use pillarbox::delivery::{Change, Verdict};
+use pillarbox::{Observed, Observer, SendErrorKind, StoredEvent};
+use tokio::task::JoinHandle;
+
+use self::tally::Tally;
+use crate::config::metrics::MetricsSettings;
+use crate::store::{Depth, Source};
+
+mod tally;
+
+/// What has come together is sent this often.
+const EVERY: Duration = Duration::from_secs(1);
+/// A name may come to mean another address.
+const ADDRESS_LASTS: Duration = Duration::from_secs(60);
+/// Counting what waits may take at most one part in so many of the time: a table with millions of rows is counted seldom.
+const COUNTING_SHARE: u32 = 20;
+/// What takes longer is given up, and tried again as seldom as if it had taken this long.
+const COUNTING_LIMIT: Duration = Duration::from_secs(30);
+
+/// Hears what the relay does and counts it.
+pub(crate) struct Statsd {
+    tally: Mutex<Tally>,
+}
+
+/// The tasks that send and that count what waits.
+pub(crate) struct Sending {
+    statsd: Arc<Statsd>,
+    server: Server,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl Statsd {
+    /// Begins to send to the server of the settings. What waits is counted in the source.
+    pub(crate) fn start(to: &str, settings: &MetricsSettings, source: Arc<Source>) -> (Arc<Self>, Sending) {
+        let statsd = Arc::new(Self { tally: Mutex::new(Tally::new(&settings.prefix, &settings.tags)) });
+        let server = Server { name: to.to_owned(), open: Arc::default() };
+        let tasks = [
+            tokio::spawn(keep_sending(Arc::clone(&statsd), server.clone())),
+            tokio::spawn(keep_counting(Arc::clone(&statsd), source, settings.every)),
+        ];
+        (Arc::clone(&statsd), Sending { statsd, server, tasks })
+    }
+
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn gauge(&self, depth: &Depth) {
+        let mut tally = self.tally();
+        tally.gauge("queue.depth", depth.due as f64);
+        tally.gauge("dead_letter.count", depth.dead as f64);
+        tally.gauge("oldest_pending_age_seconds", depth.oldest.unwrap_or_default().as_secs_f64());
+    }
+}
+
+impl Observer for Statsd {
+    /// By this host's clock, which decides nothing else: where it differs from the database's, so does the figure.
+    fn sent(&self, event: &StoredEvent, _destination: &str, _took: Duration) -> Observed {
+        let latency = Utc::now().signed_duration_since(event.created_at).to_std().unwrap_or_default();
+        let mut tally = self.tally();
+        let tags = [name_tag(event)];
+        tally.time("send_latency_ms", &tags, latency);
+        Ok(())
+    }
+
+    fn settled(&self, event: &StoredEvent, verdict: &Verdict) -> Observed {
+        let mut tally = self.tally();
+        match &verdict.change {
+            Change::Deliver => tally.count("messages.published", &[name_tag(event)]),
+            Change::Fail { .. } => {
+                let kind = verdict.failures.first().map_or("given_up", |attempt| named(attempt.error.kind));
+                tally.count("messages.exceeded", &[name_tag(event), ("exception_type", kind)]);
+            }
+            _ => {
+                if let Some(attempt) = verdict.retried_after() {
+                    let kind = ("exception_type", named(attempt.error.kind));
+                    tally.count("messages.failed", &[name_tag(event), kind]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finished(&self, _events: usize, took: Duration) -> Observed {
+        self.tally().time("batch.duration_ms", &[], took);
+        Ok(())
+    }
+}
+
+/// A Celery task's name is its event's type.
+fn name_tag(event: &StoredEvent) -> (&'static str, &str) {
+    let tag = if event.aggregate_type == "celery" { "task_name" } else { "event_type" };
+    (tag, &event.event_type)
+}
+
+fn named(kind: SendErrorKind) -> &'static str {
+    match kind {
+        SendErrorKind::Retry => "retry",
+        SendErrorKind::Reject => "reject",
+        SendErrorKind::Unavailable => "unavailable",
+        SendErrorKind::Timeout => "timeout",
+    }
+}
+
+impl Sending {
+    /// The relay has stopped: what is left is sent.
+    pub(crate) async fn finish(self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        let datagrams = self.statsd.tally().take();
+        // A name that is looked up for long is not waited for.
+        let _ = tokio::time::timeout(EVERY, self.server.send(datagrams)).await;
+    }
+}
+
+async fn keep_sending(statsd: Arc<Statsd>, server: Server) {
+    let mut ticks = tokio::time::interval(EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let datagrams = statsd.tally().take();
+        server.send(datagrams).await;
+    }
+}
+
+async fn keep_counting(statsd: Arc<Statsd>, source: Arc<Source>, every: Duration) {
+    loop {
+        let began = Instant::now();
+        match tokio::time::timeout(COUNTING_LIMIT, source.depth()).await {
+            Ok(Ok(depth)) => statsd.gauge(&depth),
+            Ok(Err(error)) => tracing::debug!(%error, "what waits cannot be counted for the metrics"),
+            Err(_) => {
+                tracing::warn!("counting what waits takes longer than {COUNTING_LIMIT:?}; the metrics go without");
+            }
+        }
+        tokio::time::sleep(every.max(began.elapsed() * COUNTING_SHARE)).await;
+    }
+}
+
+/// Where the figures go.
+#[derive(Clone)]
+struct Server {
+    /// `HOST:PORT`
+    name: String,
+    open: Arc<Mutex<Option<(UdpSocket, Instant)>>>,
+}
+
+impl Server {
+    /// As far as it goes: what cannot be sent is lost.
+    async fn send(&self, datagrams: Vec<String>) {
+        if datagrams.is_empty() {
+            return;
+        }
+        let socket = match self.socket().await {
+            Ok(socket) => socket,
+            Err(error) => return tracing::debug!(server = self.name, %error, "the metrics cannot be sent"),
+        };
+        for datagram in datagrams {
+            match socket.send(datagram.as_bytes()) {
+                // The kernel tells that nobody listens when the next one is sent.
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+                Err(error) => return tracing::debug!(server = self.name, %error, "the metrics cannot be sent"),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    async fn socket(&self) -> std::io::Result<UdpSocket> {
+        let open = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((socket, since)) = &*open()
+            && since.elapsed() < ADDRESS_LASTS
+        {
+            return socket.try_clone();
+        }
+        let missing = || std::io::Error::new(ErrorKind::NotFound, "the name has no address");
+        let address = tokio::net::lookup_host(&self.name).await?.next().ok_or_else(missing)?;
+        let here: SocketAddr = match address {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let socket = UdpSocket::bind(here)?;
+        socket.set_nonblocking(true)?;
+        socket.connect(address)?;
+        let answer = socket.try_clone();
+        *open() = Some((socket, Instant::now()));
+        answer
+    }
+}

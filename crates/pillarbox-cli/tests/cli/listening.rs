@@ -1,0 +1,149 @@
+//! Who listens to a relay: a parent that reads its report, a probe that looks at its file, a metrics server.
+
+use std::net::UdpSocket;
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
+
+use pillarbox::Inspect;
+use pillarbox::store::sqlite::SqliteStore;
+use pillarbox_testkit::process::{Program, Signal};
+use pillarbox_testkit::receiver::{Answer, Receiver};
+use pillarbox_testkit::wait_until;
+use serde_json::{Value, json};
+
+use crate::delivering::{PATIENCE, to_receiver};
+use crate::home::{DISCARD, Home};
+
+const TWO_ATTEMPTS: &str = "[relay.retry]\nbase = \"20ms\"\njitter = 0.0\nmax_attempts = 2\n";
+
+/// A receiver that refuses what is said to be bad.
+async fn choosy() -> (Receiver, Home) {
+    let receiver = Receiver::start().await;
+    receiver.answer_with(|request| {
+        let bad = String::from_utf8_lossy(&request.body).contains("bad");
+        if bad { Answer::status(500) } else { Answer::ok() }
+    });
+    let home = to_receiver(&receiver, TWO_ATTEMPTS);
+    (receiver, home)
+}
+
+async fn start(home: &Home, arguments: &[&str]) -> Program {
+    let relay = Program::start(home.command(arguments));
+    relay.wait_for_line("the relay starts", PATIENCE).await.unwrap();
+    relay
+}
+
+fn report(relay: &Program) -> Vec<Value> {
+    let lines = relay.lines();
+    let lines = lines.iter().filter(|line| line.starts_with("{\"outcome\""));
+    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_report_tells_a_parent_what_became_of_each_event() {
+    let (_receiver, home) = choosy().await;
+    let mut relay = start(&home, &["relay", "--report"]).await;
+    let good = home.emit("1", &["{}"]);
+    let bad = home.emit("2", &["\"bad\""]);
+    let unrouted = home.json(&["emit", "Order", "3", "invoice.sent"])["id"].clone();
+    relay.wait_for_line("\"sent\"", PATIENCE).await.unwrap();
+    relay.wait_for_line("\"dead_lettered\"", PATIENCE).await.unwrap();
+    assert!(relay.terminate(PATIENCE).await.unwrap().success());
+    relay.wait_for_line("the report is written to its end", PATIENCE).await.unwrap();
+
+    let lines = report(&relay);
+    let of = |id: &str| lines.iter().filter(|line| line["id"] == id).cloned().collect::<Vec<_>>();
+    let sent = json!({ "outcome": "sent", "id": good, "event_type": "order.placed", "aggregate_type": "Order",
+                       "aggregate_id": "1", "destination": "runner", "attempts": 0 });
+    assert_eq!(of(&good), [sent]);
+    let [failed, dead] = &of(&bad)[..] else { panic!("{lines:?}") };
+    assert_eq!((&failed["outcome"], &failed["attempts"]), (&json!("failed"), &json!(1)));
+    assert_eq!(
+        (&dead["outcome"], &dead["attempts"], &dead["destination"]),
+        (&json!("dead_lettered"), &json!(2), &json!("runner"))
+    );
+    assert!(dead["error"].as_str().unwrap().contains("500"), "{dead}");
+    assert!(of(unrouted.as_str().unwrap()).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parent_that_does_not_read_or_is_gone_holds_nobody_up() {
+    for reads in [true, false] {
+        let home = Home::with_config(DISCARD);
+        let store = SqliteStore::open(home.path("pillarbox.db")).await.unwrap();
+        store.migrate().await.unwrap();
+        let mut command = home.command(&["relay", "--report"]);
+        let mut relay = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let out = relay.stdout.take().filter(|_| reads);
+        let mut tx = store.pool().begin().await.unwrap();
+        // More than a pipe holds.
+        let events = (0..1000).map(|number| pillarbox::Event::new("Order", number, "order.placed"));
+        pillarbox::emit_all(&mut tx, events).await.unwrap();
+        tx.commit().await.unwrap();
+        wait_until("all are sent", PATIENCE, async || store.counts().await.unwrap().delivered == 1000).await;
+        drop(out);
+        Signal::Terminate.send(relay.id());
+        assert!(relay.wait().unwrap().success());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn figures_go_to_a_dogstatsd_server() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (_receiver, mut home) = choosy().await;
+    home.set("PILLARBOX_METRICS_STATSD", &server.local_addr().unwrap().to_string());
+    home.set("PILLARBOX_METRICS_TAGS", "service=shop");
+    home.set("PILLARBOX_METRICS_EVERY", "500ms");
+    let mut relay = start(&home, &["relay"]).await;
+    home.emit("1", &["{}"]);
+    home.emit("2", &["\"bad\""]);
+    home.json(&["emit", "celery", "3", "order.task"]);
+    let mut awaited = vec![
+        "pillarbox.messages.published:1|c|#event_type:order.placed,service:shop",
+        "pillarbox.messages.published:1|c|#task_name:order.task,service:shop",
+        "pillarbox.messages.failed:1|c|#event_type:order.placed,exception_type:retry,service:shop",
+        "pillarbox.messages.exceeded:1|c|#event_type:order.placed,exception_type:retry,service:shop",
+        "pillarbox.send_latency_ms:",
+        "pillarbox.batch.duration_ms:",
+        "pillarbox.queue.depth:",
+        "pillarbox.dead_letter.count:1|g|#service:shop",
+        "pillarbox.oldest_pending_age_seconds:",
+    ];
+    let mut datagram = [0; 2048];
+    while !awaited.is_empty() {
+        let length = server.recv(&mut datagram).unwrap_or_else(|error| panic!("{error}; missing: {awaited:?}"));
+        let text = String::from_utf8(datagram[..length].to_vec()).unwrap();
+        awaited.retain(|part| !text.lines().any(|line| line.starts_with(part)));
+    }
+    // A server that is gone is no trouble.
+    drop(server);
+    let id = home.emit("4", &["{}"]);
+    wait_until("it is sent", PATIENCE, async || home.state(&id) == "delivered").await;
+    assert!(relay.terminate(PATIENCE).await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_liveness_file_is_touched_only_when_the_loop_turns() {
+    let home = Home::with_config(DISCARD);
+    let store = SqliteStore::open(home.path("pillarbox.db")).await.unwrap();
+    store.migrate().await.unwrap();
+    let mut relay = Program::start(home.command(&["relay", "--liveness-file", "alive"]));
+    let age = || {
+        let modified = home.path("alive").metadata().and_then(|file| file.modified()).ok()?;
+        Some(SystemTime::now().duration_since(modified).unwrap_or_default())
+    };
+    wait_until("it is there", PATIENCE, async || age().is_some()).await;
+    // What comes due cannot be claimed while somebody else writes.
+    let soon = chrono::Utc::now() + Duration::from_secs(1);
+    home.emit("1", &["--deliver-at", &soon.to_rfc3339()]);
+    let writing = store.pool().begin_with("BEGIN IMMEDIATE").await.unwrap();
+    wait_until("it gets old", PATIENCE, async || age() > Some(Duration::from_secs(3))).await;
+    writing.rollback().await.unwrap();
+    wait_until("it is touched again", PATIENCE, async || age() < Some(Duration::from_secs(1))).await;
+    assert!(relay.terminate(PATIENCE).await.unwrap().success());
+
+    let refused = home.run(&["relay", "--liveness-file", "missing/alive"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("the liveness file missing/alive cannot be written"), "{refused:?}");
+}

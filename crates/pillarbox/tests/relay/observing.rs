@@ -1,0 +1,111 @@
+//! Observers: they hear what happens to events, what became of them, and that the relay's loop turns.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pillarbox::delivery::Verdict;
+use pillarbox::{Emitted, Event, Observed, Observer, RelaySettings, RetryPolicy, SendError, StoredEvent};
+use pillarbox_testkit::wait_until;
+
+use crate::fixture::{Outbox, PATIENCE, Place, all_to, impatient};
+
+#[derive(Default)]
+struct Diary(Mutex<Vec<String>>);
+
+impl Observer for Diary {
+    fn created(&self, event: &Emitted) -> Observed {
+        self.0.lock().unwrap().push(format!("created {}", event.event_type));
+        Ok(())
+    }
+
+    fn sent(&self, event: &StoredEvent, destination: &str, _: Duration) -> Observed {
+        self.0.lock().unwrap().push(format!("sent {} to {destination}", event.event_type));
+        Ok(())
+    }
+
+    fn failed(&self, event: &StoredEvent, destination: &str, error: &SendError) -> Observed {
+        self.0.lock().unwrap().push(format!("failed {} to {destination}: {error}", event.event_type));
+        Err("an observer that errs".into())
+    }
+
+    fn dead_lettered(&self, event: &StoredEvent, error: &str) -> Observed {
+        self.0.lock().unwrap().push(format!("dead {}: {error}", event.event_type));
+        panic!("an observer that panics")
+    }
+
+    fn settled(&self, event: &StoredEvent, verdict: &Verdict) -> Observed {
+        let retried = if verdict.retried_after().is_some() { " after a failure" } else { "" };
+        let change = format!("{:?}", verdict.change);
+        let change = change.split(' ').next().unwrap_or_default();
+        self.0.lock().unwrap().push(format!("settled {}: {change}, {}{retried}", event.event_type, verdict.attempts));
+        Ok(())
+    }
+
+    fn turned(&self) -> Observed {
+        self.0.lock().unwrap().push("turned".to_owned());
+        Ok(())
+    }
+
+    fn finished(&self, events: usize, _: Duration) -> Observed {
+        self.0.lock().unwrap().push(format!("finished {events}"));
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn observers_hear_everything_and_harm_nothing() {
+    let outbox = Outbox::new().await;
+    let diary = Arc::new(Diary::default());
+    let relay = outbox
+        .relay()
+        .handler("good", |_| async { Ok::<(), String>(()) })
+        .handler("bad", |_| async { Err::<(), _>(SendError::reject("no")) })
+        .observer(Arc::clone(&diary) as Arc<dyn Observer>)
+        .build()
+        .unwrap();
+    let application = pillarbox::Outbox::eager(Arc::new(relay)).observer(Arc::clone(&diary) as Arc<dyn Observer>);
+
+    let mut tx = outbox.store.pool().begin().await.unwrap();
+    application.emit(&mut tx, Event::new("Order", 1, "good")).await.unwrap();
+    application.emit(&mut tx, Event::new("Order", 1, "bad")).await.unwrap();
+    application.commit(tx).await.unwrap();
+
+    let diary = diary.0.lock().unwrap().clone();
+    assert_eq!(diary[..2], ["created good", "created bad"]);
+    assert!(diary.contains(&"sent good to handler good".to_owned()), "{diary:?}");
+    assert!(diary.contains(&"failed bad to handler bad: no".to_owned()), "{diary:?}");
+    let told = |what: &str| diary.iter().position(|line| line == what).unwrap_or_else(|| panic!("{what}: {diary:?}"));
+    assert!(told("turned") < told("sent good to handler good"));
+    assert!(told("dead bad: no") < told("settled bad: Fail, 1") && told("settled good: Deliver, 0") > 0);
+    // One pass found both, and the next one nothing.
+    assert_eq!(diary[diary.len() - 2..], ["finished 2", "turned"], "{diary:?}");
+    assert_eq!((outbox.counts().await.delivered, outbox.counts().await.failed), (1, 1));
+}
+
+#[tokio::test]
+async fn observers_can_tell_a_failed_attempt_from_an_outage_and_from_the_last_one() {
+    let outbox = Outbox::new().await;
+    let diary = Arc::new(Diary::default());
+    let place = Place::down();
+    let settings = RelaySettings { retry: RetryPolicy { max_attempts: 2, ..impatient().retry }, ..impatient() };
+    let relay = outbox
+        .relay()
+        .settings(settings)
+        .destination(place.as_destination("a"))
+        .route(all_to("a"))
+        .observer(Arc::clone(&diary) as Arc<dyn Observer>)
+        .build()
+        .unwrap();
+    outbox.emit("x", 1).await;
+    let pass = async || {
+        diary.0.lock().unwrap().clear();
+        relay.run_once().await.unwrap();
+        diary.0.lock().unwrap().clone()
+    };
+    assert!(pass().await.contains(&"settled x: Retry, 0".to_owned()), "an outage uses no attempt");
+    place.now(|_| Err(SendError::retry("no")));
+    wait_until("the hiccup is over", PATIENCE, async || outbox.counts().await.due == 1).await;
+    assert!(pass().await.contains(&"settled x: Retry, 1 after a failure".to_owned()));
+    assert!(pass().await.contains(&"settled x: Fail, 2".to_owned()));
+    assert_eq!(pass().await, ["turned"]);
+}
