@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.core import checks
 from django.db.backends.signals import connection_created
 
 
@@ -13,6 +14,8 @@ class PillarboxConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from pillarbox.checks import check_settings
         from pillarbox.sqlite import teach_moments
 
+        checks.register(check_settings)
         connection_created.connect(teach_moments, dispatch_uid="pillarbox.sqlite")

@@ -1,0 +1,110 @@
+"""System checks: settings that would only fail when an event is on its way fail when the project starts."""
+
+from __future__ import annotations
+
+import difflib
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning
+from django.db import connections, router
+from django.utils.module_loading import import_string
+
+KNOWN_SETTINGS = {
+    "PILLARBOX_DELIVER_ON_COMMIT",
+    "PILLARBOX_HANDLERS",
+    "PILLARBOX_HOLD_ETA_SECONDS",
+    "PILLARBOX_LEASE_SECONDS",
+    "PILLARBOX_PAYLOAD_LIMIT",
+    "PILLARBOX_UNHANDLED",
+}
+_POSITIVE_NUMBERS = (
+    "OUTBOX_RETENTION_HOURS",
+    "OUTBOX_SWEEP_INTERVAL_MINUTES",
+    "PILLARBOX_LEASE_SECONDS",
+    "PILLARBOX_PAYLOAD_LIMIT",
+)
+# The core's statements use `->>`.
+_LEAST_SQLITE = (3, 38, 0)
+
+
+def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """All of it, as Django calls it."""
+    return [*_database(), *_numbers(), *_words(), *_handlers(), *_celery(), *_unknown()]
+
+
+def _database() -> Iterator[CheckMessage]:
+    from pillarbox.models import OutboxEvent
+
+    connection = connections[router.db_for_write(OutboxEvent)]
+    if connection.vendor not in ("postgresql", "sqlite"):
+        yield Error(
+            f'The outbox cannot live in the database "{connection.alias}" ({connection.vendor}).',
+            hint="It needs PostgreSQL or SQLite: give the app pillarbox such a database by a database router.",
+            id="pillarbox.E001",
+        )
+    elif connection.vendor == "sqlite" and sqlite3.sqlite_version_info < _LEAST_SQLITE:
+        yield Error(
+            f"SQLite {sqlite3.sqlite_version} is too old for the outbox: it needs 3.38 or newer.", id="pillarbox.E002"
+        )
+
+
+def _numbers() -> Iterator[CheckMessage]:
+    for name in _POSITIVE_NUMBERS:
+        value = getattr(settings, name, 1)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            yield Error(f"{name} is {value!r}; it must be a number above 0.", id="pillarbox.E003")
+
+
+def _words() -> Iterator[CheckMessage]:
+    unhandled = getattr(settings, "PILLARBOX_UNHANDLED", "leave")
+    if unhandled not in ("leave", "deliver"):
+        yield Error(
+            f"PILLARBOX_UNHANDLED is {unhandled!r}.",
+            hint='"leave" leaves events without a handler to the relay, "deliver" marks them delivered.',
+            id="pillarbox.E004",
+        )
+
+
+def _handlers() -> Iterator[CheckMessage]:
+    configured = getattr(settings, "PILLARBOX_HANDLERS", {})
+    hint = 'For example {"order.*": "shop.handlers.on_order"}.'
+    if not isinstance(configured, Mapping):
+        yield Error("PILLARBOX_HANDLERS is not a dict of patterns and handlers.", hint=hint, id="pillarbox.E005")
+        return
+    for pattern, paths in configured.items():
+        for path in [paths] if isinstance(paths, str) or callable(paths) else paths:
+            try:
+                found = path if callable(path) else import_string(path)
+            except ImportError as error:
+                yield Error(f'PILLARBOX_HANDLERS["{pattern}"]: {error}', hint=hint, id="pillarbox.E006")
+                continue
+            if not callable(found):
+                yield Error(f'PILLARBOX_HANDLERS["{pattern}"]: {path} is not callable.', hint=hint, id="pillarbox.E006")
+
+
+def _celery() -> Iterator[CheckMessage]:
+    excluded = getattr(settings, "CELERY_OUTBOX_EXCLUDE_TASKS", ())
+    if isinstance(excluded, str) or not isinstance(excluded, Collection):
+        yield Error("CELERY_OUTBOX_EXCLUDE_TASKS must be a set, list or tuple of task names.", id="pillarbox.E007")
+    path = getattr(settings, "CELERY_OUTBOX_APP", None)
+    if path:
+        try:
+            import_string(path.replace(":", "."))
+        except ImportError as error:
+            yield Error(
+                f"CELERY_OUTBOX_APP {path!r} cannot be imported: {error}",
+                hint='The dotted path of your Celery app: "shop.celery.app".',
+                id="pillarbox.E008",
+            )
+
+
+def _unknown() -> Iterator[CheckMessage]:
+    for name in dir(settings):
+        if name.startswith("PILLARBOX_") and name not in KNOWN_SETTINGS:
+            near = difflib.get_close_matches(name, KNOWN_SETTINGS, 1)
+            yield Warning(
+                f"There is no setting {name}.", hint=f"Is it {near[0]}?" if near else None, id="pillarbox.W001"
+            )
