@@ -1,0 +1,92 @@
+"""Emit, for Celery: an app whose tasks go into the outbox, in the transaction of whoever sends them.
+
+Celery builds the whole message and resolves its route when the task is sent, so that a relay needs to know neither the
+project's code nor its settings. Celery's ``after_task_publish`` is sent then as well: it means that the message was
+handed over, not that it has left. The event ``task-sent`` (``task_send_sent_event``) is not: it would need the broker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from celery import Celery
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from pillarbox.celery import context
+from pillarbox.celery.producer import QuietBackend, RecordingProducer, RememberedRoute, recording
+from pillarbox.celery.record import batch, record
+
+if TYPE_CHECKING:
+    from celery.result import AsyncResult
+
+
+class OutboxCelery(Celery):
+    """A :class:`celery.Celery` whose ``delay``, ``apply_async``, ``retry``, ``send_task`` and canvas go to an outbox.
+
+        app = OutboxCelery("shop")
+        app.config_from_object("django.conf:settings", namespace="CELERY")
+
+    The task is sent if the transaction commits, by a relay, and never was if it does not. Tasks named in the setting
+    ``CELERY_OUTBOX_EXCLUDE_TASKS`` go to the broker at once.
+    """
+
+    def send_task(
+        self,
+        name: str,
+        args: Any = None,
+        kwargs: Any = None,
+        countdown: float | None = None,
+        eta: Any = None,
+        task_id: str | None = None,
+        producer: Any = None,
+        connection: Any = None,
+        router: Any = None,
+        **options: Any,
+    ) -> AsyncResult:
+        """As Celery's, with its options. A ``producer`` or ``connection`` is only used for excluded tasks."""
+        call = {"countdown": countdown, "eta": eta, "task_id": task_id}
+        if name in excluded_tasks():
+            call |= {"producer": producer, "connection": connection, "router": router}
+            return super().send_task(name, args, kwargs, **call, **options)
+        options.pop("publisher", None)
+        if headers := context.add_context(options.get("headers")):
+            options["headers"] = headers
+        route = RememberedRoute(router or self.amqp.router)
+        producer = RecordingProducer(self, route, partial(record, OutboxCelery, name))
+        return super().send_task(name, args, kwargs, **call, producer=producer, router=route, **options)
+
+    def batch(self) -> contextlib.AbstractContextManager[None]:
+        """Tasks that are sent inside are written with one statement, at the end of the block; none if it fails.
+
+        with transaction.atomic(), app.batch():
+            for order in orders:
+                process.delay(order.pk)
+        """
+        return batch(OutboxCelery)
+
+    def producer_or_acquire(self, producer: Any = None) -> Any:
+        """Celery opens this around the members of a group, which are one batch then."""
+        acquired = super().producer_or_acquire(producer)
+        return acquired if isinstance(producer, RecordingProducer) else self._batching(acquired)
+
+    @contextlib.contextmanager
+    def _batching(self, acquired: Any) -> Any:
+        with acquired as producer, self.batch():
+            yield producer
+
+    @property
+    def backend(self) -> Any:
+        """The result backend; it does not hear of tasks that are only recorded."""
+        backend = super().backend
+        return QuietBackend(backend) if recording.get() else backend
+
+
+def excluded_tasks() -> Any:
+    """``CELERY_OUTBOX_EXCLUDE_TASKS``."""
+    excluded = getattr(settings, "CELERY_OUTBOX_EXCLUDE_TASKS", ())
+    if isinstance(excluded, (set, frozenset, list, tuple)):
+        return excluded
+    raise ImproperlyConfigured("CELERY_OUTBOX_EXCLUDE_TASKS must be a set, list or tuple of task names")

@@ -1,0 +1,159 @@
+"""Record: a message becomes a row, in the current transaction of the database that the router gives to the outbox.
+
+One task is one statement. Within :func:`batch` many tasks are one statement, at the end of the block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import logging
+from collections.abc import Iterator
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, NamedTuple
+
+from celery.utils.time import maybe_iso8601
+from django.conf import settings
+from django.db import connections, router, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from pillarbox import metrics, statements
+from pillarbox.celery import context, message
+from pillarbox.ids import uuid7
+from pillarbox.signals import outbox_message_created
+
+AGGREGATE_TYPE = "celery"
+_AGGREGATE_ID_LIMIT = 100
+_NAME_LIMIT = 255
+
+_logger = logging.getLogger(__name__)
+
+#: What waits for the end of a batch.
+_waiting: ContextVar[list[Row] | None] = ContextVar("pillarbox_waiting", default=None)
+
+
+class Row(NamedTuple):
+    """What is written of a task, and where."""
+
+    alias: str
+    id: str
+    task_id: str
+    task_name: str
+    payload: str
+    trace: str | None
+    due: Any
+
+
+def record(sender: type, task_name: str, **recorded: Any) -> None:
+    """Writes a message, given as the keywords of :func:`pillarbox.celery.message.encode`, or keeps it for the batch."""
+    from pillarbox.models import OutboxEvent  # models cannot be imported before the apps are ready
+
+    if len(task_name) > _NAME_LIMIT:
+        raise message.NotRecordable(
+            f"the name of the task has {len(task_name)} characters, the limit is {_NAME_LIMIT}: {task_name[:80]}…"
+        )
+    headers = recorded["headers"]
+    alias = router.db_for_write(OutboxEvent)
+    connection = connections[alias]
+    trace = context.trace_of(headers)
+    row = Row(
+        alias,
+        str(uuid7()),
+        headers["id"],
+        task_name,
+        message.encode(**recorded),
+        message.to_json(trace) if trace else None,
+        _held_until(headers.get("eta"), connection),
+    )
+    if not connection.in_atomic_block:
+        _warn("celery_outbox_not_in_transaction", task_name=task_name, task_id=row.task_id)
+    waiting = _waiting.get()
+    if waiting is not None:
+        waiting.append(row)
+        return
+    params = (row.id, AGGREGATE_TYPE, row.task_id[:_AGGREGATE_ID_LIMIT], task_name, row.payload, row.trace, row.due)
+    statements.run(connection, "record" if _is_woken(connection) else "record_and_wake", *params)
+    _tell(sender, row)
+
+
+def _is_woken(connection: BaseDatabaseWrapper) -> bool:
+    """Whether an earlier task of the same transaction has asked for the relay to be woken: once is enough.
+
+    Django has a new list of hooks for each transaction, and makes another when a savepoint is rolled back, which may
+    have taken the notification with it.
+    """
+    hooks = connection.run_on_commit if connection.in_atomic_block else None
+    woken = hooks is not None and getattr(connection, "pillarbox_woken", None) is hooks
+    connection.pillarbox_woken = hooks
+    return woken
+
+
+@contextlib.contextmanager
+def batch(sender: type) -> Iterator[None]:
+    """Tasks recorded inside are written at its end, with one statement, or not at all if the block fails."""
+    if _waiting.get() is not None:
+        yield
+        return
+    rows: list[Row] = []
+    token = _waiting.set(rows)
+    try:
+        yield
+    finally:
+        _waiting.reset(token)
+    for alias in dict.fromkeys(row.alias for row in rows):
+        _write_all(connections[alias], [row for row in rows if row.alias == alias])
+    for row in rows:
+        _tell(sender, row)
+
+
+def _write_all(connection: BaseDatabaseWrapper, rows: list[Row]) -> None:
+    columns = [
+        (
+            row.id,
+            AGGREGATE_TYPE,
+            row.task_id[:_AGGREGATE_ID_LIMIT],
+            row.task_name,
+            row.payload,
+            row.trace,
+            row.id,
+            None,
+            row.due,
+        )
+        for row in rows
+    ]
+    if connection.vendor == "sqlite":
+        statements.run(connection, "emit", json.dumps(columns))
+    else:
+        statements.run(connection, "emit", *map(list, zip(*columns, strict=True)))
+
+
+def _tell(sender: type, row: Row) -> None:
+    outbox_message_created.send(sender=sender, task_id=row.task_id, task_name=row.task_name)
+    if metrics.enabled():
+        count = partial(metrics.increment, "messages.enqueued", tags=metrics.task_tag(row.task_name))
+        transaction.on_commit(count, using=row.alias, robust=True)
+
+
+def _held_until(eta: str | None, connection: BaseDatabaseWrapper) -> Any:
+    """With ``PILLARBOX_HOLD_ETA_SECONDS`` a task waits in the outbox, not in a worker, until that near to its ETA."""
+    if eta is None:
+        return None
+    hold = getattr(settings, "PILLARBOX_HOLD_ETA_SECONDS", None)
+    if hold is None:
+        return None
+    from pillarbox.fields import moment_text
+
+    until = maybe_iso8601(eta) - datetime.timedelta(seconds=hold)
+    if until <= datetime.datetime.now(datetime.timezone.utc):
+        return None
+    return moment_text(until) if connection.vendor == "sqlite" else until
+
+
+def _warn(event: str, **fields: Any) -> None:
+    """By structlog where a project has set it up, else by logging."""
+    if context.structlog is not None and context.structlog.is_configured():
+        context.structlog.get_logger(__name__).warning(event, **fields)
+    else:
+        _logger.warning("%s %s", event, " ".join(f"{key}={value}" for key, value in fields.items()), extra=fields)
