@@ -1,16 +1,31 @@
-//! Celery: messages for its workers as they stand in the outbox. Every producer writes one form, and the sinks that talk to
-//! Celery's brokers read it.
+//! Celery: tasks for its workers, sent from Rust in the caller's transaction, and messages as they stand in the outbox.
 //!
-//! Pure: no database, no broker, no tokio.
+//! [`Task`] is a call of a task; [`chain`], [`group`] and [`chord`] put tasks together; [`send_task`] and [`send`] emit them
+//! through any driver that [`emit`](crate::emit()) knows, `celery::blocking` through blocking diesel. A worker needs to know
+//! nothing of it. [`Recorded`] is the one form that every producer writes, in any language, and the sinks that talk to
+//! Celery's brokers read.
+//!
+//! Pure: no database, no broker, no tokio; but for the four functions that emit.
 
+#[cfg(feature = "diesel")]
+pub mod blocking;
+mod canvas;
 mod fields;
+mod messages;
+mod options;
 mod protocol;
 mod recorded;
 mod repr;
+mod send;
+mod task;
 
+pub use canvas::{Signature, chain, chord, group};
 pub use fields::Fields;
+pub use messages::Sent;
 pub use protocol::Embed;
 pub use recorded::{Body, Declaration, InvalidRecord, Recorded, VERSION};
+pub use send::{send, send_task};
+pub use task::Task;
 
 /// The `aggregate_type` of the events that carry a Celery message.
 pub const AGGREGATE_TYPE: &str = "celery";

@@ -241,6 +241,14 @@ pub enum InvalidEvent {
         /// As asked for.
         attempts: u32,
     },
+    /// A Celery task that no worker could run.
+    #[error("the Celery task {task:?} cannot be sent: {why}")]
+    Task {
+        /// Its name; empty when a workflow is empty.
+        task: String,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
 }
 
 fn check_text(field: &'static str, text: &str, limit: usize) -> Result<(), InvalidEvent> {
@@ -263,8 +271,9 @@ fn check_json(field: &'static str, text: &str) -> Result<(), InvalidEvent> {
     }
 }
 
+/// The headers with the trace that this is a part of, unless they have one.
 #[cfg(feature = "opentelemetry")]
-fn with_trace_context(mut headers: Headers) -> Headers {
+pub(crate) fn with_trace_context(mut headers: Headers) -> Headers {
     use opentelemetry::Context;
     use opentelemetry::trace::TraceContextExt;
 
@@ -283,7 +292,7 @@ fn with_trace_context(mut headers: Headers) -> Headers {
 }
 
 #[cfg(not(feature = "opentelemetry"))]
-fn with_trace_context(headers: Headers) -> Headers {
+pub(crate) fn with_trace_context(headers: Headers) -> Headers {
     headers
 }
 

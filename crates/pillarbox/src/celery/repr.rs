@@ -1,5 +1,5 @@
-//! Arguments as Python writes them, for the headers `argsrepr` and `kwargsrepr`: what people read in a worker's log and in
-//! Flower. Celery keeps them short and shallow, and does not escape text; so does this.
+//! Arguments as Python writes them, for the headers `argsrepr` and `kwargsrepr`: what people read in a worker's log and
+//! in Flower. Celery keeps them short and shallow, and does not escape text; so does this.
 //!
 //! It reads JSON text, so that numbers are those that were sent.
 
