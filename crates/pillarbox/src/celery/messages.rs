@@ -121,7 +121,8 @@ impl Outgoing {
     fn task(&mut self, task: &Task, route: Option<String>) -> Result<(), InvalidEvent> {
         task.check().map_err(|why| refused(&task.name, why))?;
         let id = task.options.task_id.clone().unwrap_or_default();
-        let message = message(task, &id, self.now).map_err(|error| refused(&task.name, error))?;
+        let mut message = message(task, &id, self.now).map_err(|error| refused(&task.name, error))?;
+        message.route_name = route.clone().map(Into::into);
         let aggregate_id: String = id.chars().take(AGGREGATE_LIMIT).collect();
         let event_type = route.unwrap_or_else(|| task.name.clone());
         let mut event = Event::new(AGGREGATE_TYPE, aggregate_id, event_type).payload(&message).repeatable();

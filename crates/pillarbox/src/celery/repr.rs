@@ -123,7 +123,8 @@ impl Shown {
     }
 
     fn quoted(&mut self, value: &str) {
-        let value = shortened(value, self.room).replace('\'', "\\'");
+        // A NUL is the one character that a database refuses in a header.
+        let value = shortened(value, self.room).replace('\'', "\\'").replace('\0', "\\x00");
         self.put(&format!("'{value}'"));
     }
 
@@ -196,7 +197,7 @@ impl<'de> Visitor<'de> for PairsVisitor {
     }
 }
 
-// What is expected here, Celery 5.7's own saferepr has answered.
+// What is expected here, Celery 5.7's own saferepr has answered, but for the NUL.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,6 +212,7 @@ mod tests {
             ("[42]", "(42,)"),
             ("[]", "()"),
             ("[1,2]", "(1, 2)"),
+            (r#"["a\u0000"]"#, r"('a\x00',)"),
             ("[null,true,false]", "(None, True, False)"),
             (r#"["it's \"q\" \n é \ud83d\ude00 \\"]"#, "('it\\'s \"q\" \n é 😀 \\',)"),
             ("[123456789012345678901234567890,-0]", "(123456789012345678901234567890, 0)"),

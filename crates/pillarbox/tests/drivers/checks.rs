@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, SubsecRound, Utc};
+use pillarbox::celery::{Recorded, Task, group};
 use pillarbox::{EmitError, Emitted, Event, Headers, Status};
 use serde_json::value::RawValue;
 
@@ -153,4 +154,24 @@ pub(crate) async fn none_is_nothing<D: Driver>(mut outbox: Fixture<D>) {
     let answers = outbox.commit(vec![Step::All(Vec::new())]).await;
     assert_eq!(answers[0].as_ref().unwrap().len(), 0);
     assert!(outbox.claim().await.is_empty());
+}
+
+pub(crate) async fn celery_tasks_are_claimed_as_they_were_sent<D: Driver>(mut outbox: Fixture<D>) {
+    let payload = RawValue::from_string(PAYLOAD.to_owned()).unwrap();
+    let task = Task::new("orders.process").arg(payload).arg("\0").task_id("t1");
+    let pair = group([Task::new("orders.charge").task_id("t2"), Task::new("orders.ship").task_id("t3")]);
+    let nameless = Step::Task(Box::new(Task::new("")));
+    let answers = outbox.commit(vec![nameless, Step::Task(Box::new(task)), Step::Workflow(pair)]).await;
+    assert!(matches!(answers[0], Err(EmitError::Invalid(_))), "{answers:?}");
+    assert!(answers[1].is_ok() && answers[2].is_ok(), "{answers:?}");
+    let claimed = outbox.claim().await;
+    let messages: Vec<Recorded<'_>> =
+        claimed.iter().map(|event| Recorded::read(&event.payload).unwrap().unwrap()).collect();
+    let ids: Vec<_> = messages.iter().map(|message| message.headers.text("id").unwrap()).collect();
+    assert_eq!(ids, ["t1", "t2", "t3"]);
+    assert!(claimed.iter().zip(ids).all(|(event, id)| event.aggregate_id == id));
+    // Not a character of it is what a database would have made of it.
+    let body = std::str::from_utf8(messages[0].body.as_bytes()).unwrap();
+    assert!(body.starts_with(&format!(r#"[[{PAYLOAD},"\u0000"], {{}}, "#)), "{body}");
+    assert_eq!(messages[1].headers.text("group"), messages[2].headers.text("group"));
 }

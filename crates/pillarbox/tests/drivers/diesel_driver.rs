@@ -2,6 +2,7 @@
 
 use diesel::connection::{AnsiTransactionManager, TransactionManager};
 use diesel::{Connection, PgConnection};
+use pillarbox::celery::blocking;
 use pillarbox::emit::blocking::{emit, emit_all, emit_once};
 use pillarbox::{EmitError, Event};
 
@@ -32,6 +33,8 @@ fn take(connection: &mut PgConnection, step: Step) -> Answer {
         Step::Emit(event) => emit(connection, event).map(|emitted| vec![emitted]),
         Step::Once(event) => emit_once(connection, event).map(|emitted| vec![emitted]),
         Step::All(events) => emit_all(connection, events),
+        Step::Task(task) => blocking::send_task(connection, *task).map(|_| Vec::new()),
+        Step::Workflow(workflow) => blocking::send(connection, workflow).map(|_| Vec::new()),
     }
 }
 

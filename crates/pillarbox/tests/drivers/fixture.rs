@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pillarbox::celery::{self, Signature, Task};
 use pillarbox::emit::{self, Transaction};
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::sqlite::SqliteStore;
@@ -17,6 +18,8 @@ pub(crate) enum Step {
     Emit(Event),
     Once(Event),
     All(Vec<Event>),
+    Task(Box<Task>),
+    Workflow(Signature),
 }
 
 /// How a transaction ends.
@@ -46,6 +49,8 @@ pub(crate) async fn take<T: Transaction>(tx: &mut T, steps: Vec<Step>) -> Vec<An
             Step::Emit(event) => emit::emit(tx, event).await.map(|emitted| vec![emitted]),
             Step::Once(event) => emit::emit_once(tx, event).await.map(|emitted| vec![emitted]),
             Step::All(events) => emit::emit_all(tx, events).await,
+            Step::Task(task) => celery::send_task(tx, *task).await.map(|_| Vec::new()),
+            Step::Workflow(workflow) => celery::send(tx, workflow).await.map(|_| Vec::new()),
         });
     }
     answers

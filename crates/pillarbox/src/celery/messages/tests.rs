@@ -173,7 +173,7 @@ fn a_chord_is_started_by_a_worker() {
             "body": signature("tsum", &json!([]), &json!({ "task_id": "s1", "chain": [rest] })),
         }, { "callbacks": null, "errbacks": null, "chain": null, "chord": null }]);
         assert_eq!(message["body"], expected);
-        assert!(event.payload.contains(r#""queue":"sums""#));
+        assert!(event.payload.contains(r#""queue":"sums","route_name":"add""#));
     }
 }
 
