@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from django.db import router
+from django.db import ProgrammingError, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.operations.base import Operation
 
@@ -44,6 +44,7 @@ class ApplyOutbox(Operation):
         with _only_schema(connection):
             _run(connection, statements.text(statements.folder(connection), "migrations_table"))
             if not self._is_there(connection):
+                self._refuse_strangers(connection)
                 _run(connection, self._file(connection))
                 self._write_down(connection)
 
@@ -67,6 +68,13 @@ class ApplyOutbox(Operation):
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1 FROM outbox_migration WHERE version = %s", [self.version])
             return cursor.fetchone() is not None
+
+    def _refuse_strangers(self, connection: BaseDatabaseWrapper) -> None:
+        if self.version == 1 and "outbox_event" in connection.introspection.table_names():
+            raise ProgrammingError(
+                f'the database "{connection.alias}" has a table outbox_event that is not Pillarbox\'s; rename it, '
+                "migrate, and copy over what is still pending"
+            )
 
     def _write_down(self, connection: BaseDatabaseWrapper) -> None:
         lines = self._file(connection).splitlines()
@@ -121,7 +129,7 @@ def _split(script: str) -> Iterator[str]:
     for line in script.splitlines(keepends=True):
         statement += line
         if sqlite3.complete_statement(statement):
-            yield statement
+            yield statement.strip()
             statement = ""
     if statement.strip():
-        yield statement
+        yield statement.strip()

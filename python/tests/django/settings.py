@@ -27,7 +27,7 @@ DATABASES = {
     },
     "lite": {
         "ENGINE": "django.db.backends.sqlite3",
-        "NAME": ROOM / "lite.db",
+        "NAME": os.environ.get("PILLARBOX_TEST_SQLITE") or ROOM / "lite.db",
         "OPTIONS": {"timeout": 30},
         # A file, because the program opens it too.
         "TEST": {"NAME": ROOM / "test_lite.db"},

@@ -1,0 +1,49 @@
+"""The program `pillarbox`, run on the databases of the tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from django.db import connections
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def program() -> Path:
+    """PILLARBOX_PROGRAM, else what cargo built last."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or REPOSITORY / "target")
+    path = Path(os.environ.get("PILLARBOX_PROGRAM") or target / "debug" / "pillarbox")
+    if not path.exists():
+        raise RuntimeError(f"{path} is not there: run cargo build -p pillarbox-cli, or set PILLARBOX_PROGRAM")
+    return path
+
+
+def url(alias: str) -> str:
+    """Where the program finds the database of an alias."""
+    chosen = connections[alias].settings_dict
+    if connections[alias].vendor == "sqlite":
+        return f"sqlite://{chosen['NAME']}"
+    password = f":{chosen['PASSWORD']}" if chosen["PASSWORD"] else ""
+    return f"postgres://{chosen['USER']}{password}@{chosen['HOST']}:{chosen['PORT']}/{chosen['NAME']}"
+
+
+def environment(database: str, **more: str) -> dict[str, str]:
+    return {**os.environ, "PILLARBOX_DATABASE_URL": database, "RUST_LOG": "warn", **more}
+
+
+def run(database: str, *arguments: str, cwd: Path, **more: str) -> Any:
+    """Runs a command with `--json` and answers what it answered."""
+    answer = subprocess.run(
+        [program(), *arguments, "--json"],
+        env=environment(database, **more),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert answer.returncode == 0, answer.stderr
+    return json.loads(answer.stdout)
