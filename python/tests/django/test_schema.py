@@ -21,7 +21,8 @@ from tests.django import program, settings
 
 PACKAGE = Path(__file__).parents[2]
 CORE = program.REPOSITORY / "crates" / "pillarbox" / "sql"
-OWN = {"claim_handled.sql", "remaining_handled.sql", "summary.sql"}
+# Those that only Python needs.
+OWN = {"claim_handled.sql", "record.sql", "record_and_wake.sql", "remaining_handled.sql", "summary.sql"}
 
 
 @pytest.fixture
