@@ -96,6 +96,20 @@ async fn sea_orm() {
     assert_eq!(left, ["order.placed"]);
 }
 
+#[tokio::test]
+async fn celery_tasks() {
+    let (printed, left) = run_on_postgres(env!("CARGO_BIN_EXE_celery_tasks")).await;
+    let expected = [
+        "orders.remind has an id of 36 characters",
+        "a chain of 3 tasks, its result is the last one's: true",
+        "a chord of 4 tasks",
+        "the event was not emitted: the Celery task \"\" cannot be sent: its name is empty; give it the name that the worker \
+         has registered",
+    ];
+    assert_eq!(printed, expected);
+    assert_eq!(left, ["orders.charge", "stock.weigh"], "the reminder is due later, the last order never existed");
+}
+
 #[test]
 fn sqlx_sqlite() {
     let mut printed = run(Command::new(env!("CARGO_BIN_EXE_sqlx_sqlite")));
