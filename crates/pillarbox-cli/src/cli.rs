@@ -17,7 +17,7 @@ Exit codes: 0 all is well, 1 it failed, 2 the command line or the configuration 
 
 /// A transactional outbox: what a database transaction committed is delivered, at least once
 #[derive(Debug, Parser)]
-#[command(version, after_help = AFTER_HELP, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "pillarbox", version, after_help = AFTER_HELP, arg_required_else_help = true, max_term_width = 100)]
 pub(crate) struct Cli {
     /// The configuration; without it ./pillarbox.toml, if it is there
     #[arg(long, global = true, value_name = "FILE")]

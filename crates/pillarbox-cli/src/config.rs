@@ -29,7 +29,7 @@ pub(crate) mod show;
 mod value;
 
 /// The commented configuration with every key at its default: the documentation of the keys.
-pub(crate) const DEFAULT_FILE: &str = include_str!("../../../pillarbox.default.toml");
+pub(crate) const DEFAULT_FILE: &str = include_str!("../pillarbox.default.toml");
 /// Where the configuration is looked for when no `--config` names it.
 const USUAL_FILE: &str = "pillarbox.toml";
 

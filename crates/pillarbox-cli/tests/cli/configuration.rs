@@ -148,5 +148,5 @@ fn a_wrong_command_line_is_exit_code_2_in_either_form() {
     assert!(
         help.out.contains("Exit codes: 0 all is well, 1 it failed, 2 the command line or the configuration is wrong")
     );
-    assert!(home.run(&["--version"]).succeeded().out.starts_with("pillarbox"));
+    assert!(home.run(&["--version"]).succeeded().out.starts_with("pillarbox 0."));
 }
