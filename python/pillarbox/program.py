@@ -1,0 +1,84 @@
+"""The program ``pillarbox`` and what it must know of the project: where it is, and the database as a URL."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sysconfig
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+
+#: What the program's URLs know of the options that Django hands to PostgreSQL's drivers.
+_POSTGRES_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "application_name", "options")
+
+
+def find_program() -> str:
+    """The setting ``PILLARBOX_PROGRAM``, else the one that came with this package, else the one on the PATH."""
+    given = getattr(settings, "PILLARBOX_PROGRAM", None)
+    if given:
+        if found := shutil.which(given):
+            return found
+        raise ImproperlyConfigured(f"PILLARBOX_PROGRAM {str(given)!r} is not a program that can be run")
+    if found := shutil.which("pillarbox", path=sysconfig.get_path("scripts")) or shutil.which("pillarbox"):
+        return found
+    raise ImproperlyConfigured(
+        "the program pillarbox is not there: it comes with `pip install pillarbox`; if it is somewhere else, set"
+        " PILLARBOX_PROGRAM to its path"
+    )
+
+
+def database_url(alias: str) -> str:
+    """The database of the settings, password included."""
+    wrapper = connections[alias]
+    database = wrapper.settings_dict
+    if wrapper.vendor == "sqlite":
+        return f"sqlite://{os.path.abspath(database['NAME'])}"
+    if wrapper.vendor != "postgresql":
+        raise ImproperlyConfigured(
+            f'the database "{alias}" is {wrapper.vendor}, and the relay works on PostgreSQL and SQLite; give the app'
+            " pillarbox such a database by a database router"
+        )
+    return _postgres_url(alias, database)
+
+
+def _postgres_url(alias: str, database: dict[str, Any]) -> str:
+    options = database.get("OPTIONS") or {}
+    if options.get("service"):
+        raise ImproperlyConfigured(
+            f'the database "{alias}" is named by a service file, which the relay does not read; give HOST and NAME, or'
+            " set PILLARBOX_DATABASE_URL"
+        )
+    query = {name: str(options[name]) for name in _POSTGRES_OPTIONS if options.get(name)}
+    host = database.get("HOST") or ""
+    if host.startswith("/"):
+        query["host"], host = host, ""
+    elif ":" in host:
+        host = f"[{host}]"
+    user, password = database.get("USER") or "", database.get("PASSWORD") or ""
+    login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
+    port = f":{database['PORT']}" if database.get("PORT") else ""
+    place = f"{login}@{host}{port}" if login else f"{host}{port}"
+    name = quote(str(database.get("NAME") or ""), safe="")
+    # A space in a parameter is %20 there, not a plus.
+    return f"postgres://{place}/{name}" + (f"?{urlencode(query, quote_via=quote)}" if query else "")
+
+
+def schema_of(alias: str, table: str) -> str | None:
+    """The PostgreSQL schema in which the project finds the table, whatever its search_path is."""
+    connection = connections[alias]
+    if connection.vendor != "postgresql":
+        return None
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE c.oid = to_regclass(%s)",
+            [table],
+        )
+        row = cursor.fetchone()
+    if row is None:
+        raise ImproperlyConfigured(f'there is no table {table} in the database "{alias}"; run manage.py migrate')
+    return row[0]

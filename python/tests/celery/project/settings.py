@@ -1,0 +1,16 @@
+"""A Django project that runs in processes of its own, on a database of the tests."""
+
+from __future__ import annotations
+
+import json
+import os
+
+DATABASES = {"default": json.loads(os.environ["PROJECT_DATABASE"])}
+INSTALLED_APPS = ["pillarbox", *json.loads(os.environ.get("PROJECT_APPS", "[]"))]
+SECRET_KEY = "for tests only"
+USE_TZ = True
+CELERY_OUTBOX_APP = "tests.celery.project.celery.app"
+CELERY_BROKER_URL = os.environ.get("PROJECT_BROKER", "amqp://guest:hunter2@127.0.0.1:1//")
+OTHER_BROKER = "redis://:hunter3@127.0.0.1:1/0"
+PILLARBOX_PROGRAM = os.environ["PROJECT_PROGRAM"]
+MONITORING_METRICS_ENABLED = False

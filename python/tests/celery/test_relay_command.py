@@ -1,0 +1,247 @@
+"""`manage.py pillarbox_relay`: the real program, started with what the settings say, and the signals it leads to."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections, transaction
+from django.test import override_settings
+
+from pillarbox import program
+from pillarbox.celery import OutboxCelery
+from pillarbox.models import OutboxEvent
+from tests.celery.conftest import make
+from tests.django.program import program as built
+
+PYTHON = Path(__file__).parents[2]
+LISTENING = '["tests.celery.project.listening.Listening"]'
+
+#: What happens to a task is said by its name.
+ANSWERS = {"good": 204, "bad": 204, "flaky": 500, "hopeless": 410}
+
+
+class Answer(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.send_response(ANSWERS[body["headers"]["task"]])
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def receiver():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=server.serve_forever).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def config(tmp_path, receiver):
+    file = tmp_path / "relay.toml"
+    file.write_text(
+        f"""
+        [destinations.here]
+        kind = "http"
+        url = "{receiver}"
+        allow_private = true
+        [[routes]]
+        aggregates = "celery"
+        to = ["here"]
+        """
+    )
+    return file
+
+
+def environment(alias, **more):
+    settings = connections[alias].settings_dict
+    names = ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT")
+    database = {name: str(settings[name]) for name in names if settings.get(name)}
+    return {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "tests.celery.project.settings",
+        "PROJECT_DATABASE": json.dumps(database),
+        "PROJECT_PROGRAM": str(built()),
+        "PYTHONPATH": str(PYTHON),
+        "RUST_LOG": "info",
+        **more,
+    }
+
+
+class Running:
+    """A relay command: its lines, and its end."""
+
+    def __init__(self, *arguments, cwd, alias="default", **more):
+        command = [sys.executable, "-m", "django", "pillarbox_relay", *map(str, arguments)]
+        self.process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=environment(alias, **more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.out, self.err = queue.Queue(), queue.Queue()
+        for stream, lines in ((self.process.stdout, self.out), (self.process.stderr, self.err)):
+            threading.Thread(target=self._read, args=(stream, lines), daemon=True).start()
+
+    @staticmethod
+    def _read(stream, lines):
+        for line in stream:
+            lines.put(line)
+        lines.put(None)
+
+    def told(self, count):
+        return [json.loads(self.out.get(timeout=30)) for _ in range(count)]
+
+    def logged(self, text):
+        """Waits for a line of the log that has this text, and answers all until there."""
+        seen = []
+        while True:
+            line = self.err.get(timeout=30)
+            assert line is not None, f"{text!r} was not logged: {''.join(seen)}"
+            seen.append(line)
+            if text in line:
+                return "".join(seen)
+
+    def stop(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.wait(timeout=30)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture
+def send():
+    app = make(OutboxCelery)
+
+    def send(*names):
+        with transaction.atomic():
+            return [app.send_task(name, task_id=f"id of {name}").id for name in names]
+
+    return send
+
+
+@pytest.mark.django_db(transaction=True)
+def test_signals_tell_what_became_of_tasks(config, send, tmp_path):
+    send("bad", "good", "flaky", "hopeless")
+    with Running("--config", config, cwd=tmp_path, PROJECT_APPS=LISTENING) as relay:
+        told = {line["task_name"]: line for line in relay.told(4)}
+        assert relay.stop() == 0
+    sender = {"sender": "Relay"}
+    for name, signal_name, more in (
+        ("good", "sent", {}),
+        ("bad", "sent", {}),
+        ("flaky", "failed", {"retries": 0}),
+        ("hopeless", "dead_lettered", {"task_ids": ["id of hopeless"], "task_names": ["hopeless"]}),
+    ):
+        task = {"task_name": name, "task_id": f"id of {name}"}
+        assert told[name] == {"signal": signal_name, **sender, **task, **more}
+    log = relay.logged("celery_outbox_signal_error outbox_message_sent")
+    assert "a bad receiver" in log
+    status = {row.event_type: row.status for row in OutboxEvent.objects.all()}
+    assert status == {"good": "delivered", "bad": "delivered", "flaky": "pending", "hopeless": "failed"}
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "lite"])
+@pytest.mark.parametrize("alias", ["default", "lite"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_without_receivers_the_program_takes_the_commands_place(config, tmp_path, alias, number):
+    with Running("--config", config, "--liveness-file", tmp_path / "alive", cwd=tmp_path, alias=alias) as relay:
+        relay.logged("the relay starts")
+        assert Path(f"/proc/{relay.process.pid}/exe").resolve() == built().resolve()
+        command = Path(f"/proc/{relay.process.pid}/cmdline").read_text()
+        assert "hunter2" not in command
+        assert "--report" not in command
+        assert f"--liveness-file\0{tmp_path}/alive" in command
+        secrets = Path(f"/proc/{relay.process.pid}/environ").read_text().split("\0")
+        assert "PILLARBOX_BROKER_URL=amqp://guest:hunter2@127.0.0.1:1//" in secrets
+        assert relay.stop(number) == 0
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("apps", ["[]", LISTENING], ids=["alone", "as a child"])
+def test_the_exit_code_is_the_programs(tmp_path, apps):
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text("[relay]\nbatch_sise = 3\n")
+    with Running("--config", wrong, cwd=tmp_path, PROJECT_APPS=apps) as relay:
+        relay.logged("batch_sise")
+        assert relay.process.wait(timeout=30) == 2
+
+
+def test_what_cannot_be_started_says_why(db, tmp_path):
+    cases = [
+        (["--broker-url-setting", "NO_SUCH"], {}, "the setting NO_SUCH of --broker-url-setting is not the URL"),
+        ([], {"PROJECT_PROGRAM": "/no/such/program"}, "PILLARBOX_PROGRAM '/no/such/program' is not a program"),
+    ]
+    for arguments, more, complaint in cases:
+        with Running(*arguments, cwd=tmp_path, **more) as relay:
+            assert "the relay cannot be started" in relay.logged(complaint)
+            assert relay.process.wait(timeout=30) == 1
+
+
+@pytest.mark.parametrize(
+    ("database", "url"),
+    [
+        ({"NAME": "shop"}, "postgres:///shop"),
+        (
+            {"NAME": "a b", "USER": "u@x", "PASSWORD": "p/:@%", "HOST": "h", "PORT": 5},
+            "postgres://u%40x:p%2F%3A%40%25@h:5/a%20b",
+        ),
+        ({"NAME": "s", "HOST": "/run/pg", "USER": "u"}, "postgres://u@/s?host=%2Frun%2Fpg"),
+        ({"NAME": "s", "HOST": "::1"}, "postgres://[::1]/s"),
+        (
+            {"NAME": "s", "HOST": "h", "OPTIONS": {"sslmode": "verify-full", "options": "-c a=b", "pool": True}},
+            "postgres://h/s?sslmode=verify-full&options=-c%20a%3Db",
+        ),
+    ],
+)
+def test_databases_as_urls(database, url):
+    defaults = {"USER": "", "PASSWORD": "", "HOST": "", "PORT": "", "OPTIONS": {}}
+    assert program._postgres_url("default", {**defaults, **database}) == url
+
+
+def test_a_service_file_is_refused():
+    with pytest.raises(ImproperlyConfigured, match="service file"):
+        program._postgres_url("default", {"OPTIONS": {"service": "x"}})
+
+
+@pytest.mark.django_db(databases=["default", "lite"])
+def test_the_schema_is_where_the_project_finds_the_table():
+    assert program.schema_of("default", "outbox_event") == "public"
+    assert program.schema_of("lite", "outbox_event") is None
+    with pytest.raises(ImproperlyConfigured, match="run manage.py migrate"):
+        program.schema_of("default", "no_such_table")
+
+
+def test_the_program_is_looked_for(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(program.sysconfig, "get_path", lambda name: str(tmp_path / "bin"))
+    with pytest.raises(ImproperlyConfigured, match="pip install pillarbox"):
+        program.find_program()
+    for place in (tmp_path, tmp_path / "bin"):
+        place.mkdir(exist_ok=True)
+        (place / "pillarbox").write_text("#!/bin/sh")
+        (place / "pillarbox").chmod(0o755)
+        assert program.find_program() == str(place / "pillarbox")
+    with override_settings(PILLARBOX_PROGRAM=str(tmp_path / "pillarbox")):
+        assert program.find_program() == str(tmp_path / "pillarbox")
