@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::commands::{check_config, cleanup, demo, emit, events, migrate, relay, sweep};
+use crate::commands::{celery_relay, check_config, cleanup, demo, emit, events, migrate, relay, sweep};
 use crate::output::Output;
 
 const AFTER_HELP: &str = "\
@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Emit(emit::Arguments),
     /// Deliver events until SIGTERM or SIGINT
     Relay(relay::Arguments),
+    /// Deliver the tasks of django-celery-outbox, in place of `manage.py celery_outbox_relay`
+    CeleryRelay(celery_relay::Arguments),
     /// Deliver what is due once, and answer how much was processed and how much remains
     Sweep(sweep::Arguments),
     /// Look at events, and try failed ones again

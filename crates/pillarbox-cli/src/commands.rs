@@ -5,10 +5,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::cli::{Cli, Command};
+use crate::config::source::{DJANGO_CELERY_OUTBOX, SourceKind};
 use crate::config::{Environment, Settings};
 use crate::output::Output;
 use crate::store::{Opened, Source};
 
+pub(crate) mod celery_relay;
 pub(crate) mod check_config;
 pub(crate) mod cleanup;
 pub(crate) mod demo;
@@ -27,31 +29,46 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    fn start(config: Option<&Path>, output: Output) -> anyhow::Result<Self> {
-        let environment = Environment::of_process();
+    fn start(config: Option<&Path>, environment: Environment, output: Output) -> anyhow::Result<Self> {
         let settings = Settings::load(config, &environment)?;
         Ok(Self { settings, environment, output })
     }
 
-    /// The outbox, fit to be worked on.
+    /// The outbox's own tables, fit to be worked on.
     async fn open(&self) -> anyhow::Result<Opened> {
         Opened::checked(&self.settings.database, self.output).await
     }
 
+    /// Refuses to go on where the tables are those of django-celery-outbox, and says what to do there.
+    fn own(&self, instead: &str) -> Result<(), Misuse> {
+        match self.settings.source.kind {
+            SourceKind::OutboxEvent => Ok(()),
+            SourceKind::DjangoCeleryOutbox => Err(Misuse(format!(
+                "source.kind is {DJANGO_CELERY_OUTBOX:?}, and this command works only on Pillarbox's own tables; {instead}"
+            ))),
+        }
+    }
+
     /// What a relay delivers from, fit to be worked on.
     async fn source(&self) -> anyhow::Result<Source> {
-        Ok(Source::Own(self.open().await?))
+        Source::checked(&self.settings, self.output).await
     }
 }
 
 /// Runs the command that was asked for.
 pub(crate) async fn run(cli: Cli, output: Output) -> anyhow::Result<ExitCode> {
-    let session = || Session::start(cli.config.as_deref(), output);
+    let config = cli.config.as_deref();
+    let session = || Session::start(config, Environment::of_process(), output);
     match cli.command {
         Command::Demo(arguments) => return demo::run(&arguments, output).await,
         Command::Migrate(arguments) => migrate::run(&arguments, &session()?).await?,
         Command::Emit(arguments) => emit::run(arguments, &session()?).await?,
         Command::Relay(arguments) => relay::run(&arguments, &session()?).await?,
+        Command::CeleryRelay(arguments) => {
+            let mut environment = Environment::of_process();
+            arguments.override_configuration(&mut environment);
+            relay::run(&arguments.relay, &Session::start(config, environment, output)?).await?;
+        }
         Command::Sweep(arguments) => sweep::run(&arguments, &session()?).await?,
         Command::Events(command) => return events::run(command, &session()?).await,
         Command::Cleanup(arguments) => cleanup::run(&arguments, &session()?).await?,

@@ -5,15 +5,16 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use pillarbox::{RelaySettings, Route};
+use pillarbox::{Pattern, RelaySettings, Route};
 
 use self::database::Database;
-use self::destination::DestinationSettings;
+use self::destination::{BROKER_VARIABLE, DestinationSettings, Kind, Shared};
 pub(crate) use self::environment::Environment;
 use self::metrics::MetricsSettings;
 pub(crate) use self::report::ConfigError;
 use self::report::Report;
 use self::section::Section;
+use self::source::{SourceKind, SourceSettings};
 pub(crate) use self::value::duration;
 
 pub(crate) mod database;
@@ -26,6 +27,7 @@ mod route;
 mod secret;
 mod section;
 pub(crate) mod show;
+pub(crate) mod source;
 mod value;
 
 /// The commented configuration with every key at its default: the documentation of the keys.
@@ -39,6 +41,7 @@ pub(crate) struct Settings {
     /// Where it was read; `None` when there was no file.
     pub(crate) file: Option<PathBuf>,
     pub(crate) database: Database,
+    pub(crate) source: SourceSettings,
     pub(crate) relay: RelaySettings,
     /// Touched whenever the relay's loop has turned.
     pub(crate) liveness_file: Option<PathBuf>,
@@ -68,18 +71,53 @@ impl Settings {
         let report = Report::new(file);
         let mut top = Section::new(String::new(), table, &report);
         let database = Database::lower(top.overridable("database", environment), environment);
-        let (relay, liveness_file) = relay::lower(top.overridable("relay", environment));
-        let metrics = metrics::lower(top.overridable("metrics", environment));
-        let destinations = destination::lower(top.section("destinations"), &relay);
-        let routes = route::lower(top.sections("routes"), &destinations);
+        let source = source::lower(top.overridable("source", environment));
+        let (relay, liveness_file) = relay::lower(top.overridable("relay", environment), source.kind);
+        let metrics = metrics::lower(top.overridable("metrics", environment), source.kind);
+        let shared = Shared { relay: &relay, environment };
+        let destinations = destination::lower(top.section("destinations"), &shared, &report);
+        let mut routes = route::lower(top.sections("routes"), &destinations);
+        if routes.is_empty() {
+            routes.extend(implied_route(source.kind, &destinations));
+        }
         let mut admin = top.section("admin");
         let listen = admin.take("listen");
         admin.finish();
         top.finish();
         report.into_result()?;
         let file = file.map(Path::to_owned);
-        Ok(Self { file, database, relay, liveness_file, metrics, destinations, routes, admin: listen })
+        Ok(Self { file, database, source, relay, liveness_file, metrics, destinations, routes, admin: listen })
     }
+}
+
+impl Settings {
+    /// Refuses to deliver from django-celery-outbox's tables to nowhere: its relay could not be told why tasks wait.
+    pub(crate) fn check_source(&self) -> Result<(), ConfigError> {
+        if self.source.kind == SourceKind::OutboxEvent || !self.routes.is_empty() {
+            return Ok(());
+        }
+        let brokers = self.destinations.iter().filter(|destination| destination.kind() == Kind::Celery).count();
+        Err(ConfigError::new(match brokers {
+            0 => format!(
+                "there is no destination of kind \"celery\" for the tasks of django-celery-outbox; add [destinations.celery] \
+                 with its broker, or set {BROKER_VARIABLE}"
+            ),
+            several => format!(
+                "there are {several} destinations of kind \"celery\" and no [[routes]] that say which tasks go where; add them"
+            ),
+        }))
+    }
+}
+
+/// With one broker and no routes it is plain where Celery's tasks go.
+fn implied_route(source: SourceKind, destinations: &[DestinationSettings]) -> Option<Route> {
+    let mut brokers = destinations.iter().filter(|destination| destination.kind() == Kind::Celery);
+    let (Some(only), None) = (brokers.next(), brokers.next()) else { return None };
+    let aggregates = match source {
+        SourceKind::DjangoCeleryOutbox => "*",
+        SourceKind::OutboxEvent => "celery",
+    };
+    Some(Route { events: Pattern::new("*"), aggregates: Pattern::new(aggregates), to: vec![only.name.clone()] })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::cli::{Cli, Command, LogFormat};
 /// `RUST_LOG` decides; without it a relay tells what it does, and the other commands only of trouble.
 pub(crate) fn start(cli: &Cli) {
     let usual = match cli.command {
-        Command::Relay(_) => "info",
+        Command::Relay(_) | Command::CeleryRelay(_) => "info",
         // The demo shows its trouble itself.
         Command::Demo(_) => "off",
         _ => "warn",

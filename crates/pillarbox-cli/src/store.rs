@@ -10,7 +10,9 @@ use pillarbox::store::sqlite::SqliteStore;
 use pillarbox::store::{Migration, Role};
 use pillarbox::{Inspect, Store, StoreError};
 
+use crate::config::Settings;
 use crate::config::database::Database;
+use crate::config::source::{DJANGO_CELERY_OUTBOX, SourceKind};
 use crate::output::Output;
 
 /// What a relay delivers from.
@@ -30,6 +32,16 @@ pub(crate) struct Depth {
 }
 
 impl Source {
+    /// Opens what the settings name, and refuses tables that this program cannot work on.
+    pub(crate) async fn checked(settings: &Settings, output: Output) -> anyhow::Result<Self> {
+        match settings.source.kind {
+            SourceKind::OutboxEvent => Ok(Self::Own(Opened::checked(&settings.database, output).await?)),
+            SourceKind::DjangoCeleryOutbox => {
+                bail!("source.kind {DJANGO_CELERY_OUTBOX:?} is not served yet by this program")
+            }
+        }
+    }
+
     /// The relay's side.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match self {

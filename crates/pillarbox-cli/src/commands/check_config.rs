@@ -23,6 +23,7 @@ pub(crate) fn print_default(output: Output) -> anyhow::Result<()> {
 
 pub(crate) fn run(session: &Session) -> anyhow::Result<()> {
     let settings = &session.settings;
+    settings.check_source()?;
     for destination in &settings.destinations {
         destination.build(&session.environment)?;
     }

@@ -24,6 +24,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
+    session.own("there what is sent is gone, and `manage.py celery_outbox_purge_dead_letter` deletes dead letters")?;
     let configured = session.settings.relay.retention;
     let retention = Retention {
         delivered_after: arguments.delivered_after.unwrap_or(configured.delivered_after),

@@ -48,6 +48,7 @@ fn name_and_value(text: &str) -> Result<(String, String), String> {
 }
 
 pub(crate) async fn run(arguments: Arguments, session: &Session) -> anyhow::Result<()> {
+    session.own("tasks are emitted by the application, through its OutboxCelery")?;
     let once = arguments.once;
     let event = arguments.into_event()?;
     let opened = Opened::unchecked(&session.settings.database, session.output).await?;

@@ -27,6 +27,10 @@ pub(crate) enum Command {
 }
 
 pub(crate) async fn run(command: Command, session: &Session) -> anyhow::Result<ExitCode> {
+    session.own(
+        "look at tasks in Django's admin and with `manage.py celery_outbox_stats`, and try dead letters again with \
+         `manage.py celery_outbox_replay_dead_letter`",
+    )?;
     match command {
         Command::List(arguments) => list::run(arguments, session).await.map(|()| ExitCode::SUCCESS),
         Command::Show { id } => show::run(id, session).await.map(|()| ExitCode::SUCCESS),

@@ -32,6 +32,7 @@ pub(crate) struct Arguments {
 struct Roles {}
 
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
+    session.own("its tables are made by `manage.py migrate django_celery_outbox`")?;
     let opened = Opened::bare(&session.settings.database).await?;
     let mut grants = Vec::new();
     for (kind, role) in arguments.roles() {

@@ -58,6 +58,7 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Res
 /// The relay that the configuration describes.
 pub(super) fn build(session: &Session, source: &Source) -> anyhow::Result<RelayBuilder> {
     let settings = &session.settings;
+    settings.check_source()?;
     let mut builder = Relay::builder(source.store()).settings(settings.relay.clone());
     for destination in &settings.destinations {
         builder = builder.destination(destination.build(&session.environment)?);

@@ -9,97 +9,134 @@ use std::time::Duration;
 use pillarbox::sink::Discard;
 use pillarbox::{Destination, RelaySettings, Sink};
 use pillarbox_sinks::Secret;
+use pillarbox_sinks::celery::{CelerySettings, CelerySink};
 use pillarbox_sinks::http::{HttpMode, HttpSettings, HttpSink};
 
+pub(super) use self::celery::{CeleryKeys, QUEUE_TYPES};
+pub(super) use self::http::{FORMATS, Format, HttpKeys};
 use super::environment::Environment;
-use super::report::ConfigError;
+use super::report::{ConfigError, Report};
 use super::secret::SecretRef;
 use super::section::Section;
 use super::value::{positive, some_time};
 
-pub(super) const KINDS: [(&str, Kind); 2] = [("http", Kind::Http), ("discard", Kind::Discard)];
-pub(super) const FORMATS: [(&str, Format); 2] = [("payload", Format::Payload), ("cloudevents", Format::CloudEvents)];
+mod celery;
+mod http;
 
+pub(super) const KINDS: [(&str, Kind); 3] =
+    [("http", Kind::Http), ("celery", Kind::Celery), ("discard", Kind::Discard)];
+
+/// The broker's URL for those who run without a configuration.
+pub(super) const BROKER_VARIABLE: &str = "PILLARBOX_BROKER_URL";
+/// What the destination is called that it makes.
+const IMPLICIT_NAME: &str = "celery";
 /// What events are parked on when no route matches them, so that no destination may be called so.
 const UNROUTED: &str = "unrouted";
 const NAME_LIMIT: usize = 255;
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Http,
+    Celery,
     /// Succeeds at once. The keys of the other kinds may stay, so that a dry run is one changed word.
     Discard,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
-    Payload,
-    CloudEvents,
 }
 
 /// A destination, as it was written.
 #[derive(Debug, Clone)]
 pub(crate) struct DestinationSettings {
     pub(crate) name: String,
-    pub(crate) kind: Kind,
-    pub(crate) url: Option<SecretRef>,
-    pub(crate) secrets: Vec<SecretRef>,
-    pub(crate) bearer: Option<SecretRef>,
-    pub(crate) headers: BTreeMap<String, SecretRef>,
+    pub(crate) to: Target,
     pub(crate) timeout: Duration,
-    pub(crate) connect_timeout: Option<Duration>,
-    pub(crate) allow_private: bool,
     pub(crate) ca_file: Option<PathBuf>,
-    pub(crate) format: Format,
     pub(crate) concurrency: usize,
     /// Events per second; `None` is no limit.
     pub(crate) rate: Option<f64>,
     pub(crate) paused: bool,
 }
 
-pub(super) fn lower(mut section: Section<'_>, relay: &RelaySettings) -> Vec<DestinationSettings> {
-    let named = section.named_sections();
-    named.into_iter().map(|(name, keys)| lower_one(name, keys, relay)).collect()
+/// What it sends to, by its kind.
+#[derive(Debug, Clone)]
+pub(crate) enum Target {
+    Http(HttpKeys),
+    Celery(Box<CeleryKeys>),
+    Discard,
 }
 
-fn lower_one(name: String, mut section: Section<'_>, relay: &RelaySettings) -> DestinationSettings {
+/// What all destinations share.
+pub(super) struct Shared<'a> {
+    pub(super) relay: &'a RelaySettings,
+    pub(super) environment: &'a Environment,
+}
+
+pub(super) fn lower<'a>(mut section: Section<'a>, shared: &Shared<'a>, report: &'a Report) -> Vec<DestinationSettings> {
+    let mut named = section.named_sections();
+    if named.is_empty() && shared.environment.get(BROKER_VARIABLE).is_some() {
+        let broker = toml::Value::String(format!("env:{BROKER_VARIABLE}"));
+        let kind = toml::Value::String("celery".to_owned());
+        let table = toml::Table::from_iter([("kind".to_owned(), kind), ("broker".to_owned(), broker)]);
+        named.push((IMPLICIT_NAME.to_owned(), Section::new(section.at(IMPLICIT_NAME), table, report)));
+    }
+    named.into_iter().map(|(name, keys)| lower_one(name, keys, shared)).collect()
+}
+
+fn lower_one<'a>(name: String, mut section: Section<'a>, shared: &Shared<'a>) -> DestinationSettings {
     check_name(&name, &section);
     let written = section.has("kind");
     let kind = section.choose("kind", &KINDS);
     if !written {
-        section.problem("kind", r#"is missing; write "http", or "discard" for a dry run"#);
+        section.problem("kind", r#"is missing; write "http" or "celery", or "discard" for a dry run"#);
     }
-    let default = HttpSettings::new("");
-    let timeout = section.take_checked("timeout", some_time).unwrap_or(default.timeout);
-    if timeout >= relay.lease {
-        section.problem("timeout", outlives(timeout, relay.lease));
+    if kind == Some(Kind::Celery) {
+        section.obey_flags("PILLARBOX_CELERY", shared.environment);
+    }
+    let to = lower_target(&mut section, kind);
+    let timeout = section.take_checked("timeout", some_time).unwrap_or(TIMEOUT);
+    if timeout >= shared.relay.lease {
+        section.problem("timeout", outlives(timeout, shared.relay.lease));
     }
     let rate = section.take_checked("rate", |rate: &f64| {
         let sensible = rate.is_finite() && *rate > 0.0;
         let refusal = || format!("is {rate}, but must be events per second, more than 0; leave it out for no limit");
         sensible.then_some(()).ok_or_else(refusal)
     });
+    let usual = if kind == Some(Kind::Celery) { celery::CONCURRENCY } else { shared.relay.concurrency };
     let destination = DestinationSettings {
         name,
-        kind: kind.unwrap_or(Kind::Discard),
-        url: section.take("url"),
-        secrets: section.take("secrets").unwrap_or_default(),
-        bearer: section.take("bearer"),
-        headers: section.take("headers").unwrap_or_default(),
+        to,
         timeout,
-        connect_timeout: section.take_checked("connect_timeout", some_time),
-        allow_private: section.take("allow_private").unwrap_or(default.allow_private),
         ca_file: section.take("ca_file").map(|path: String| PathBuf::from(path)),
-        format: section.choose("format", &FORMATS).unwrap_or(Format::Payload),
-        concurrency: section.take_checked("concurrency", positive).unwrap_or(relay.concurrency),
+        concurrency: section.take_checked("concurrency", positive).unwrap_or(usual),
         rate,
         paused: section.take("paused").unwrap_or(false),
     };
-    if kind == Some(Kind::Http) && destination.url.is_none() {
-        section.problem("url", "is missing; write where to POST to, like \"https://receiver.example/events\"");
-    }
     section.finish();
     destination
+}
+
+/// A destination that discards takes the keys of all kinds, and a mistaken kind is no reason to complain of its keys.
+fn lower_target(section: &mut Section<'_>, kind: Option<Kind>) -> Target {
+    let http = (kind != Some(Kind::Celery)).then(|| http::lower(section));
+    let celery = (kind != Some(Kind::Http)).then(|| celery::lower(section));
+    match (kind, http, celery) {
+        (Some(Kind::Http), Some(keys), _) => {
+            if keys.url.is_none() {
+                section.problem("url", "is missing; write where to POST to, like \"https://receiver.example/events\"");
+            }
+            Target::Http(keys)
+        }
+        (Some(Kind::Celery), _, Some(keys)) => {
+            if keys.broker.is_none() {
+                let what = format!(
+                    "is missing; write where the broker is, like \"amqp://user:password@host:5672//\", or \"env:{BROKER_VARIABLE}\""
+                );
+                section.problem("broker", what);
+            }
+            Target::Celery(Box::new(keys))
+        }
+        _ => Target::Discard,
+    }
 }
 
 fn check_name(name: &str, section: &Section<'_>) {
@@ -119,6 +156,14 @@ fn outlives(timeout: Duration, lease: Duration) -> String {
 }
 
 impl DestinationSettings {
+    pub(crate) fn kind(&self) -> Kind {
+        match self.to {
+            Target::Http(_) => Kind::Http,
+            Target::Celery(_) => Kind::Celery,
+            Target::Discard => Kind::Discard,
+        }
+    }
+
     /// Looks up the secrets and makes what the relay sends to.
     pub(crate) fn build(&self, environment: &Environment) -> Result<Destination, ConfigError> {
         Ok(Destination::shared(self.name.clone(), self.sink(environment)?)
@@ -129,47 +174,74 @@ impl DestinationSettings {
     }
 
     fn sink(&self, environment: &Environment) -> Result<Arc<dyn Sink>, ConfigError> {
-        match self.kind {
-            Kind::Discard => Ok(Arc::new(Discard)),
-            Kind::Http => {
-                let settings = self.http(environment)?;
+        match &self.to {
+            Target::Discard => Ok(Arc::new(Discard)),
+            Target::Http(keys) => {
+                let settings = self.http(keys, environment)?;
                 let sink = HttpSink::new(settings).map_err(|error| self.problem(&error.to_string()))?;
+                Ok(Arc::new(sink))
+            }
+            Target::Celery(keys) => {
+                let settings = self.celery(keys, environment)?;
+                let sink = CelerySink::new(settings).map_err(|error| self.problem(&error.to_string()))?;
                 Ok(Arc::new(sink))
             }
         }
     }
 
-    fn http(&self, environment: &Environment) -> Result<HttpSettings, ConfigError> {
-        let secret = |key: &str, given: &SecretRef| {
-            given.resolve(environment).map_err(|what| self.problem(&format!("{key} {what}")))
-        };
-        let url = self.url.as_ref().map(|url| secret("url", url)).transpose()?;
-        let mut secrets = Vec::with_capacity(self.secrets.len());
-        for (position, given) in self.secrets.iter().enumerate() {
+    fn http(&self, keys: &HttpKeys, environment: &Environment) -> Result<HttpSettings, ConfigError> {
+        let secret = |key: &str, given: &SecretRef| self.secret(key, given, environment);
+        let url = keys.url.as_ref().map(|url| secret("url", url)).transpose()?;
+        let mut secrets = Vec::with_capacity(keys.secrets.len());
+        for (position, given) in keys.secrets.iter().enumerate() {
             secrets.push(secret(&format!("secrets[{position}]"), given)?);
         }
         let mut headers: BTreeMap<String, Secret> = BTreeMap::new();
-        for (name, given) in &self.headers {
+        for (name, given) in &keys.headers {
             headers.insert(name.clone(), secret(&format!("headers.{name}"), given)?);
         }
-        let ca_file = self.ca_file.as_ref().map(|path| {
-            std::fs::read(path)
-                .map_err(|error| self.problem(&format!("ca_file is {}, which cannot be read: {error}", path.display())))
-        });
         Ok(HttpSettings {
             secrets,
             headers,
-            bearer: self.bearer.as_ref().map(|bearer| secret("bearer", bearer)).transpose()?,
-            mode: match self.format {
+            bearer: keys.bearer.as_ref().map(|bearer| secret("bearer", bearer)).transpose()?,
+            mode: match keys.format {
                 Format::Payload => HttpMode::Payload,
                 Format::CloudEvents => HttpMode::cloud_events(),
             },
             timeout: self.timeout,
-            connect_timeout: self.connect_timeout,
-            allow_private: self.allow_private,
-            ca_file: ca_file.transpose()?,
+            connect_timeout: keys.connect_timeout,
+            allow_private: keys.allow_private,
+            ca_file: self.authority()?,
             ..HttpSettings::new(url.as_ref().map_or("", Secret::expose))
         })
+    }
+
+    fn celery(&self, keys: &CeleryKeys, environment: &Environment) -> Result<CelerySettings, ConfigError> {
+        let secret = |key: &str, given: &SecretRef| self.secret(key, given, environment);
+        Ok(CelerySettings {
+            broker: keys.broker.as_ref().map_or(Ok(Secret::new("")), |broker| secret("broker", broker))?,
+            sentinel_password: keys
+                .sentinel_password
+                .as_ref()
+                .map(|password| secret("sentinel_password", password))
+                .transpose()?,
+            timeout: self.timeout,
+            ca_file: self.authority()?,
+            ..keys.settings.clone()
+        })
+    }
+
+    fn secret(&self, key: &str, given: &SecretRef, environment: &Environment) -> Result<Secret, ConfigError> {
+        given.resolve(environment).map_err(|what| self.problem(&format!("{key} {what}")))
+    }
+
+    /// The certificates of `ca_file`.
+    fn authority(&self) -> Result<Option<Vec<u8>>, ConfigError> {
+        let read = |path: &PathBuf| {
+            std::fs::read(path)
+                .map_err(|error| self.problem(&format!("ca_file is {}, which cannot be read: {error}", path.display())))
+        };
+        self.ca_file.as_ref().map(read).transpose()
     }
 
     fn problem(&self, what: &str) -> ConfigError {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::section::Section;
+use super::source::SourceKind;
 use super::value::some_time;
 
-const PREFIX: &str = "pillarbox";
 const EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq)]
@@ -19,10 +19,10 @@ pub(crate) struct MetricsSettings {
     pub(crate) every: Duration,
 }
 
-pub(super) fn lower(mut section: Section<'_>) -> MetricsSettings {
+pub(super) fn lower(mut section: Section<'_>, source: SourceKind) -> MetricsSettings {
     let settings = MetricsSettings {
         statsd: section.take_checked("statsd", host_and_port),
-        prefix: section.take_checked("prefix", plain).unwrap_or_else(|| PREFIX.to_owned()),
+        prefix: section.take_checked("prefix", plain).unwrap_or_else(|| source.usual_prefix().to_owned()),
         tags: section.take("tags").unwrap_or_default(),
         every: section.take_checked("every", some_time).unwrap_or(EVERY),
     };

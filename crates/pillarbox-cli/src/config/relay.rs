@@ -7,6 +7,7 @@ use pillarbox::store::Retention;
 use pillarbox::{OnDelivered, RelaySettings, RetryPolicy, Unrouted};
 
 use super::section::Section;
+use super::source::SourceKind;
 use super::value::{positive, some_time};
 
 pub(super) const ON_DELIVERED: [(&str, OnDelivered); 2] =
@@ -21,25 +22,28 @@ enum Order {
 }
 
 /// The relay's settings, and the file that it touches.
-pub(super) fn lower(mut section: Section<'_>) -> (RelaySettings, Option<PathBuf>) {
-    let default = RelaySettings::default();
+pub(super) fn lower(mut section: Section<'_>, source: SourceKind) -> (RelaySettings, Option<PathBuf>) {
+    let default = source.usual_relay();
+    let adopted = source == SourceKind::DjangoCeleryOutbox;
     if section.choose("order", &ORDER) == Some(Order::Aggregate) {
         section.problem("order", r#"is "aggregate", which this version does not have yet; write "none""#);
     }
     let (cleanup_every, retention) = lower_cleanup(section.section("cleanup"), &default);
+    let poll_interval = section.take_checked("poll_interval", some_time).unwrap_or(default.poll_interval);
     let settings = RelaySettings {
         batch_size: section.take_checked("batch_size", positive).unwrap_or(default.batch_size),
         concurrency: section.take_checked("concurrency", positive).unwrap_or(default.concurrency),
-        poll_interval: section.take_checked("poll_interval", some_time).unwrap_or(default.poll_interval),
+        poll_interval,
+        // Where nothing ever wakes a relay, it polls as often as it was told to.
+        poll_interval_unwoken: if adopted { poll_interval } else { default.poll_interval_unwoken },
         lease: section.take_checked("lease", some_time).unwrap_or(default.lease),
         shutdown_timeout: section.take("shutdown_timeout").unwrap_or(default.shutdown_timeout),
         on_delivered: section.choose("on_delivered", &ON_DELIVERED).unwrap_or(default.on_delivered),
         unrouted: section.choose("unrouted", &UNROUTED).unwrap_or(default.unrouted),
-        retry: lower_retry(section.section("retry"), default.retry),
+        retry: lower_retry(section.section("retry"), default.retry, adopted),
         cleanup_every,
         retention,
         host: whoami::hostname().unwrap_or(default.host),
-        poll_interval_unwoken: default.poll_interval_unwoken,
         bytes_in_flight: default.bytes_in_flight,
         breaker: default.breaker,
     };
@@ -48,7 +52,8 @@ pub(super) fn lower(mut section: Section<'_>) -> (RelaySettings, Option<PathBuf>
     (settings, liveness_file)
 }
 
-fn lower_retry(mut section: Section<'_>, default: RetryPolicy) -> RetryPolicy {
+/// With a cap below its base django-celery-outbox always waits as long as the cap says, and so may we on its tables.
+fn lower_retry(mut section: Section<'_>, default: RetryPolicy, cap_may_be_less: bool) -> RetryPolicy {
     let share = |jitter: &f64| match jitter {
         0.0..=1.0 => Ok(()),
         _ => Err(format!("is {jitter}, but must be a share from 0.0 to 1.0: 0.1 is up to 10 %")),
@@ -59,7 +64,7 @@ fn lower_retry(mut section: Section<'_>, default: RetryPolicy) -> RetryPolicy {
         jitter: section.take_checked("jitter", share).unwrap_or(default.jitter),
         max_attempts: section.take("max_attempts").unwrap_or(default.max_attempts),
     };
-    if policy.cap < policy.base {
+    if policy.cap < policy.base && !cap_may_be_less {
         let (cap, base) = (humantime::format_duration(policy.cap), humantime::format_duration(policy.base));
         section.problem(
             "cap",

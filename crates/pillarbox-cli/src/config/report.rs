@@ -58,9 +58,9 @@ impl Report {
         self.problems.borrow_mut().push(format!("{}{place} {what}", self.file));
     }
 
-    /// A problem with a variable of the environment.
-    pub(super) fn in_environment(&self, name: &str, what: impl fmt::Display) {
-        self.problems.borrow_mut().push(format!("the environment variable {name} {what}"));
+    /// A problem with what was said in place of the file: a variable of the environment, or a flag.
+    pub(super) fn elsewhere(&self, place: &str, what: impl fmt::Display) {
+        self.problems.borrow_mut().push(format!("{place} {what}"));
     }
 
     pub(super) fn into_result(self) -> Result<(), ConfigError> {

@@ -20,6 +20,8 @@ pub(super) struct Section<'a> {
 struct Overrides<'a> {
     environment: &'a Environment,
     prefix: String,
+    /// Only flags of the command line do, and no variable of that name.
+    flags_only: bool,
 }
 
 impl<'a> Section<'a> {
@@ -52,7 +54,7 @@ impl<'a> Section<'a> {
         let written = self.table.remove(key);
         let checked = |value: T| check(&value).map(|()| value);
         if let Some((name, text)) = self.overridden(key) {
-            return T::from_text(text).and_then(checked).map_err(|what| self.report.in_environment(&name, what)).ok();
+            return T::from_text(text).and_then(checked).map_err(|what| self.report.elsewhere(&name, what)).ok();
         }
         T::from_toml(written?).and_then(checked).map_err(|what| self.problem(key, what)).ok()
     }
@@ -70,10 +72,20 @@ impl<'a> Section<'a> {
         self.take_checked(key, refuse).and_then(|text: String| named(&text).map(|(_, choice)| *choice))
     }
 
+    /// What is said elsewhere, and where.
     fn overridden(&self, key: &str) -> Option<(String, &'a str)> {
-        let overrides = self.overrides.as_ref()?;
-        let name = format!("{}_{}", overrides.prefix, key.to_uppercase());
-        overrides.environment.get(&name).map(|text| (name, text))
+        let Overrides { environment, prefix, flags_only } = self.overrides.as_ref()?;
+        let name = format!("{prefix}_{}", key.to_uppercase());
+        if let Some((flag, text)) = environment.flagged(&name) {
+            return Some((flag.to_owned(), text));
+        }
+        let text = environment.get(&name).filter(|_| !flags_only)?;
+        Some((format!("the environment variable {name}"), text))
+    }
+
+    /// Flags of the command line that stand for `PREFIX_KEY` win over what is written.
+    pub(super) fn obey_flags(&mut self, prefix: &str, environment: &'a Environment) {
+        self.overrides = Some(Overrides { environment, prefix: prefix.to_owned(), flags_only: true });
     }
 
     /// Something is wrong with a key of this section.
@@ -100,6 +112,7 @@ impl<'a> Section<'a> {
         let overrides = self.overrides.as_ref().map(|overrides| Overrides {
             environment: overrides.environment,
             prefix: format!("{}_{}", overrides.prefix, key.to_uppercase()),
+            flags_only: overrides.flags_only,
         });
         Section { overrides, ..Section::new(self.at(key), table, self.report) }
     }
@@ -107,7 +120,8 @@ impl<'a> Section<'a> {
     /// A section whose keys variables `PILLARBOX_SECTION_KEY` override.
     pub(super) fn overridable(&mut self, key: &'static str, environment: &'a Environment) -> Section<'a> {
         let prefix = format!("PILLARBOX_{}", key.to_uppercase());
-        Section { overrides: Some(Overrides { environment, prefix }), ..self.section(key) }
+        let overrides = Overrides { environment, prefix, flags_only: false };
+        Section { overrides: Some(overrides), ..self.section(key) }
     }
 
     /// The tables of an array of tables, in order.
@@ -158,7 +172,7 @@ impl<'a> Section<'a> {
 
     /// A misspelt variable is only told of: others may have names of the same beginning, Kubernetes for one.
     fn warn_of_near_misses(&self) {
-        let Some(Overrides { environment, prefix }) = &self.overrides else { return };
+        let Some(Overrides { environment, prefix, flags_only: false }) = &self.overrides else { return };
         let known: Vec<String> = self.known.iter().map(|key| format!("{prefix}_{}", key.to_uppercase())).collect();
         let begin = format!("{prefix}_");
         for name in environment.names(&begin).filter(|name| !known.iter().any(|known| name.starts_with(known.as_str())))

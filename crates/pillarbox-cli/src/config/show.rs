@@ -3,13 +3,15 @@
 use std::fmt;
 use std::time::Duration;
 
+use pillarbox_sinks::celery::{CeleryQueue, CeleryRoute};
 use serde_json::Map;
 use toml::Value;
 
 use super::Settings;
-use super::destination::{DestinationSettings, FORMATS, KINDS, Kind};
+use super::destination::{CeleryKeys, DestinationSettings, FORMATS, HttpKeys, KINDS, QUEUE_TYPES, Target};
 use super::relay::{ON_DELIVERED, UNROUTED};
 use super::secret::SecretRef;
+use super::source::KINDS as SOURCES;
 
 /// A table as it would stand in the file.
 pub(crate) struct Shown {
@@ -43,7 +45,7 @@ fn is_bare(name: &str) -> bool {
 impl Settings {
     /// In the order of the default file.
     pub(crate) fn shown(&self) -> Vec<Shown> {
-        let mut shown = vec![self.shown_database(), self.shown_relay(), self.shown_metrics()];
+        let mut shown = vec![self.shown_database(), self.shown_source(), self.shown_relay(), self.shown_metrics()];
         shown.extend(self.destinations.iter().map(shown_destination));
         shown.extend(self.shown_routes());
         if let Some(listen) = self.admin {
@@ -71,6 +73,11 @@ impl Settings {
     fn shown_database(&self) -> Shown {
         let keys = vec![("url", text(self.database.shown())), ("schema", text(self.database.schema()))];
         Shown { place: Place::Section("database"), keys }
+    }
+
+    fn shown_source(&self) -> Shown {
+        let keys = vec![("kind", chosen(&SOURCES, self.source.kind)), ("cooldown", duration(self.source.cooldown))];
+        Shown { place: Place::Section("source"), keys }
     }
 
     fn shown_relay(&self) -> Shown {
@@ -127,18 +134,13 @@ impl Settings {
 }
 
 fn shown_destination(destination: &DestinationSettings) -> Shown {
-    let mut keys = vec![("kind", chosen(&KINDS, destination.kind))];
-    if destination.kind == Kind::Http {
-        keys.extend(destination.url.as_ref().map(|url| ("url", text(shown_url(url)))));
-        keys.push(("secrets", Value::Array(destination.secrets.iter().map(hidden).collect())));
-        keys.extend(destination.bearer.as_ref().map(|bearer| ("bearer", hidden(bearer))));
-        let headers = destination.headers.iter().map(|(name, value)| (name.as_str(), hidden(value)));
-        keys.push(("headers", table(headers)));
-        keys.extend(destination.connect_timeout.map(|timeout| ("connect_timeout", duration(timeout))));
-        keys.push(("allow_private", Value::Boolean(destination.allow_private)));
-        keys.extend(destination.ca_file.as_ref().map(|path| ("ca_file", text(path.display().to_string()))));
-        keys.push(("format", chosen(&FORMATS, destination.format)));
+    let mut keys = vec![("kind", chosen(&KINDS, destination.kind()))];
+    match &destination.to {
+        Target::Http(http) => keys.extend(shown_http(http)),
+        Target::Celery(celery) => keys.extend(shown_celery(celery)),
+        Target::Discard => {}
     }
+    keys.extend(destination.ca_file.as_ref().map(|path| ("ca_file", text(path.display().to_string()))));
     keys.push(("timeout", duration(destination.timeout)));
     keys.push(("concurrency", number(destination.concurrency)));
     keys.extend(destination.rate.map(|rate| ("rate", Value::Float(rate))));
@@ -146,16 +148,65 @@ fn shown_destination(destination: &DestinationSettings) -> Shown {
     Shown { place: Place::Destination(destination.name.clone()), keys }
 }
 
-/// Of a URL everything but what stands for a password.
+fn shown_http(http: &HttpKeys) -> Vec<(&'static str, Value)> {
+    let mut keys = Vec::new();
+    keys.extend(http.url.as_ref().map(|url| ("url", text(shown_url(url)))));
+    keys.push(("secrets", Value::Array(http.secrets.iter().map(hidden).collect())));
+    keys.extend(http.bearer.as_ref().map(|bearer| ("bearer", hidden(bearer))));
+    keys.push(("headers", table(http.headers.iter().map(|(name, value)| (name.as_str(), hidden(value))))));
+    keys.extend(http.connect_timeout.map(|timeout| ("connect_timeout", duration(timeout))));
+    keys.push(("allow_private", Value::Boolean(http.allow_private)));
+    keys.push(("format", chosen(&FORMATS, http.format)));
+    keys
+}
+
+fn shown_celery(celery: &CeleryKeys) -> Vec<(&'static str, Value)> {
+    let settings = &celery.settings;
+    let mut keys = Vec::new();
+    keys.extend(celery.broker.as_ref().map(|broker| ("broker", text(shown_url(broker)))));
+    keys.push(("default_queue", text(&settings.default_queue)));
+    keys.extend(settings.default_exchange.as_ref().map(|name| ("default_exchange", text(name))));
+    keys.push(("default_exchange_type", text(&settings.default_exchange_type)));
+    keys.extend(settings.default_routing_key.as_ref().map(|name| ("default_routing_key", text(name))));
+    keys.push(("queue_type", chosen(&QUEUE_TYPES, settings.queue_type)));
+    keys.push(("declare", Value::Boolean(settings.declare)));
+    keys.extend(settings.task.as_ref().map(|task| ("task", text(task))));
+    keys.push(("key_prefix", text(&settings.key_prefix)));
+    keys.push(("priority_steps", Value::Array(settings.priority_steps.iter().map(|step| number(*step)).collect())));
+    keys.push(("separator", text(&settings.separator)));
+    keys.extend(settings.master_name.as_ref().map(|name| ("master_name", text(name))));
+    keys.extend(celery.sentinel_password.as_ref().map(|password| ("sentinel_password", hidden(password))));
+    keys.push(("queues", table(settings.queues.iter().map(|(name, queue)| (name.as_str(), shown_queue(queue))))));
+    keys.push(("routes", Value::Array(settings.routes.iter().map(shown_celery_route).collect())));
+    keys
+}
+
+fn shown_queue(queue: &CeleryQueue) -> Value {
+    let mut keys = vec![("exchange_type", text(&queue.exchange_type)), ("durable", Value::Boolean(queue.durable))];
+    keys.extend(queue.exchange.as_ref().map(|name| ("exchange", text(name))));
+    keys.extend(queue.routing_key.as_ref().map(|name| ("routing_key", text(name))));
+    keys.extend(Value::try_from(&queue.arguments).ok().map(|arguments| ("arguments", arguments)));
+    table(keys)
+}
+
+fn shown_celery_route(route: &CeleryRoute) -> Value {
+    let mut keys = vec![("tasks", text(route.tasks.as_str()))];
+    keys.extend(route.queue.as_ref().map(|name| ("queue", text(name))));
+    keys.extend(route.exchange.as_ref().map(|name| ("exchange", text(name))));
+    keys.extend(route.routing_key.as_ref().map(|name| ("routing_key", text(name))));
+    keys.extend(route.priority.map(|priority| ("priority", number(priority))));
+    table(keys)
+}
+
+/// Of a URL everything but what stands for a password: rather too little than too much.
 fn shown_url(url: &SecretRef) -> String {
     let SecretRef::Plain(url) = url else { return url.shown() };
-    let url = url.expose();
-    let (place, query) = url.split_once('?').unwrap_or((url, ""));
-    let place = match (place.split_once("://"), place.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://***@{host}"),
-        _ => place.to_owned(),
-    };
-    if query.is_empty() { place } else { format!("{place}?***") }
+    let Some((scheme, rest)) = url.expose().split_once("://") else { return "***".to_owned() };
+    let (user, place) = rest.rsplit_once('@').map_or(("", rest), |(_, place)| ("***@", place));
+    match place.split_once('?') {
+        Some((place, _)) => format!("{scheme}://{user}{place}?***"),
+        None => format!("{scheme}://{user}{place}"),
+    }
 }
 
 fn hidden(secret: &SecretRef) -> Value {
@@ -166,8 +217,8 @@ fn text(text: impl Into<String>) -> Value {
     Value::String(text.into())
 }
 
-fn number(number: usize) -> Value {
-    Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+fn number<N: TryInto<i64>>(number: N) -> Value {
+    Value::Integer(number.try_into().unwrap_or(i64::MAX))
 }
 
 fn duration(duration: Duration) -> Value {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use super::*;
 
+mod celery;
+
 fn parse_with(text: &str, environment: &Environment) -> Result<Settings, String> {
     Settings::parse(text, Some(Path::new("pillarbox.toml")), environment).map_err(|error| error.to_string())
 }
@@ -32,10 +34,10 @@ fn the_default_file_says_what_is_built_in() {
 }
 
 #[test]
-fn the_default_file_writes_every_key_of_database_relay_and_metrics() {
+fn the_default_file_writes_every_key_of_database_source_relay_and_metrics() {
     let mut written: toml::Table = DEFAULT_FILE.parse().unwrap();
     let shown = parse("").unwrap().shown_json();
-    for section in ["database", "relay", "metrics"] {
+    for section in ["database", "source", "relay", "metrics"] {
         let written = serde_json::to_value(written.remove(section).unwrap()).unwrap();
         let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(keys(&written), keys(&shown[section]));
@@ -47,20 +49,38 @@ fn the_default_file_writes_every_key_of_database_relay_and_metrics() {
     }
 }
 
+/// The keys of a destination as they are shown, without those that have no default.
+fn defaults(settings: &Settings, name: &str, without: &[&str]) -> serde_json::Value {
+    let mut shown = settings.shown_json()["destinations"][name].clone();
+    shown.as_object_mut().unwrap().retain(|key, _| !without.contains(&key.as_str()));
+    shown
+}
+
 #[test]
 fn the_default_files_examples_show_the_defaults_of_a_destination() {
-    let with_examples = parse(&default_file_with_examples()).unwrap();
-    let least = parse("[destinations.runner]\nkind = \"http\"\nurl = \"https://runner.example/events\"").unwrap();
-    let ([example], [least]) = (&with_examples.destinations[..], &least.destinations[..]) else { panic!("one each") };
-    assert_eq!(example.timeout, least.timeout);
-    assert_eq!(example.allow_private, least.allow_private);
-    assert_eq!(example.format, least.format);
-    assert_eq!(example.concurrency, least.concurrency);
-    assert_eq!(example.paused, least.paused);
-    assert_eq!((least.connect_timeout, least.rate), (None, None));
-    assert_eq!(with_examples.routes[0].to, ["runner"]);
-    assert_eq!(with_examples.routes[0].aggregates.as_str(), "*");
-    assert!(with_examples.admin.is_some());
+    let examples = parse(&default_file_with_examples()).unwrap();
+    let least = parse(
+        "[destinations.runner]\nkind = \"http\"\nurl = \"https://runner.example/events\"\n\
+         [destinations.celery]\nkind = \"celery\"\nbroker = \"env:PILLARBOX_BROKER_URL\"",
+    )
+    .unwrap();
+    let choices = ["secrets", "bearer", "headers", "connect_timeout", "ca_file", "rate"];
+    assert_eq!(defaults(&examples, "runner", &choices), defaults(&least, "runner", &choices));
+    let choices = [
+        "default_exchange",
+        "default_routing_key",
+        "task",
+        "master_name",
+        "sentinel_password",
+        "ca_file",
+        "rate",
+        "queues",
+        "routes",
+    ];
+    assert_eq!(defaults(&examples, "celery", &choices), defaults(&least, "celery", &choices));
+    assert_eq!(examples.routes[0].to, ["runner"]);
+    assert_eq!(examples.routes[0].aggregates.as_str(), "*");
+    assert!(examples.admin.is_some());
 }
 
 #[test]
@@ -75,9 +95,18 @@ fn the_default_files_examples_have_every_key_of_a_destination_and_a_route() {
         all.sort();
         all.join(", ")
     };
-    assert_eq!(keys(&examples["destinations"]["runner"]), all("[destinations.a]\nkind = \"discard\"\nzzz = 1"));
+    let destinations = &examples["destinations"];
+    let http = "[destinations.a]\nkind = \"http\"\nurl = \"https://a.example\"\nzzz = 1";
+    assert_eq!(keys(&destinations["runner"]), all(http));
+    let celery = "[destinations.a]\nkind = \"celery\"\nbroker = \"env:B\"\n";
+    assert_eq!(keys(&destinations["celery"]), all(&format!("{celery}zzz = 1")));
+    let more = |what: &str| all(&format!("{celery}{what}zzz = 1"));
+    assert_eq!(keys(&destinations["celery"]["routes"][0]), more("[[destinations.a.routes]]\ntasks = \"*\"\n"));
+    assert_eq!(keys(&destinations["celery"]["queues"]["orders"]), more("[destinations.a.queues.q]\n"));
     let route = "[destinations.a]\nkind = \"discard\"\n[[routes]]\nto = [\"a\"]\nzzz = 1";
     assert_eq!(keys(&examples["routes"][0]), all(route));
+    let both = "[destinations.a]\nkind = \"discard\"\nurl = \"x\"\nbroker = \"y\"\ndeclare = true";
+    assert!(parse(both).is_ok(), "a dry run is one changed word");
 }
 
 #[test]

@@ -96,6 +96,26 @@ impl FromConfig for usize {
     }
 }
 
+impl FromConfig for u8 {
+    fn from_toml(value: Value) -> Result<Self, String> {
+        let number = u32::from_toml(value)?;
+        Self::try_from(number).map_err(|_| format!("is {number}, but must be a number from 0 to {}", Self::MAX))
+    }
+}
+
+/// A table that is passed on as it is.
+pub(super) struct Json(pub(super) serde_json::Map<String, serde_json::Value>);
+
+impl FromConfig for Json {
+    fn from_toml(value: Value) -> Result<Self, String> {
+        let Value::Table(table) = value else { return Err(wanted(&value, "a table, like { x-max-priority = 10 }")) };
+        match serde_json::to_value(table) {
+            Ok(serde_json::Value::Object(table)) => Ok(Self(table)),
+            _ => Err("cannot be written as JSON".to_owned()),
+        }
+    }
+}
+
 impl FromConfig for SocketAddr {
     fn from_toml(value: Value) -> Result<Self, String> {
         let text = String::from_toml(value)?;
