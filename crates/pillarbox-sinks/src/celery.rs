@@ -1,20 +1,47 @@
 //! Send to Celery: messages that unmodified Celery workers run, on RabbitMQ or on Redis.
+//!
+//! The way of a message: `message` completes what was recorded, or makes a task of a plain event; `route` says where it
+//! goes, `moment` what depends on when it is sent; `amqp` and `redis` write and send it, each to its kind of broker.
 
+mod amqp;
 mod broker;
+mod message;
+mod moment;
+mod redis;
+mod route;
 mod settings;
-
-pub use self::settings::{CeleryError, CeleryQueue, CeleryRoute, CelerySettings, QueueType};
+mod tls;
 
 use std::fmt;
 
 use async_trait::async_trait;
 use pillarbox::{Message, SendError, Sink};
 
+use self::amqp::{Amqp, AmqpSettings};
 use self::broker::Broker;
+use self::redis::Redis;
+use self::route::Routing;
+pub use self::settings::{CeleryError, CeleryQueue, CeleryRoute, CelerySettings, QueueType};
 
 /// A broker of Celery.
+///
+/// | answer | means |
+/// |---|---|
+/// | the broker confirmed it | delivered |
+/// | no connection, wrong login, a blocked or read-only broker | `Unavailable` |
+/// | no confirm in time | `Timeout` |
+/// | returned, refused, a queue or an exchange that does not exist or has other arguments | `Retry` |
+/// | a recorded message of an unknown version, or one that cannot be written | `Reject` |
+///
+/// Sending is safe to cancel: what was under way may arrive twice.
 pub struct CelerySink {
-    broker: Broker,
+    client: Client,
+    shown: String,
+}
+
+enum Client {
+    Amqp(Box<Amqp>),
+    Redis(Box<Redis>),
 }
 
 impl CelerySink {
@@ -22,22 +49,44 @@ impl CelerySink {
     ///
     /// # Errors
     /// Says which setting is wrong and what to do, without showing secrets.
-    #[expect(clippy::needless_pass_by_value, reason = "as the other sinks")]
     pub fn new(settings: CelerySettings) -> Result<Self, CeleryError> {
-        Ok(Self { broker: settings.checked()? })
+        let broker = settings.checked()?;
+        // The clients use the process's default for TLS; somebody may have chosen one already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let shown = broker.shown();
+        let routing = Routing::new(&settings);
+        let client = match broker {
+            Broker::Amqp(addresses) => {
+                let CelerySettings { task, declare: declares, timeout, ca_file, .. } = settings;
+                let ca_file = ca_file.as_deref().map(tls::check).transpose()?;
+                let settings = AmqpSettings { task, routing, declares, timeout };
+                Client::Amqp(Box::new(Amqp::new(addresses, ca_file, settings)))
+            }
+            Broker::Redis(server) => Client::Redis(Box::new(Redis::new(&server, shown.clone(), routing, settings)?)),
+        };
+        Ok(Self { client, shown })
     }
 }
+
+/// What one call takes: enough to keep a broker busy, little enough to be answered within a timeout.
+const BATCH: usize = 500;
 
 #[async_trait]
 impl Sink for CelerySink {
     async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
-        let error = SendError::unavailable(format!("{}: this client cannot send yet", self.broker.shown()));
-        vec![Err(error); batch.len()]
+        match &self.client {
+            Client::Amqp(amqp) => amqp.send(batch).await,
+            Client::Redis(redis) => redis.send(batch).await,
+        }
+    }
+
+    fn batch_limit(&self) -> usize {
+        BATCH
     }
 }
 
 impl fmt::Debug for CelerySink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CelerySink").field("broker", &self.broker.shown()).finish_non_exhaustive()
+        f.debug_struct("CelerySink").field("broker", &self.shown).finish_non_exhaustive()
     }
 }

@@ -13,6 +13,7 @@ use crate::server::Server;
 const SHARED: &str = "PILLARBOX_TEST_AMQP";
 /// RabbitMQ's own script. The one on Debian's path, of the same name, becomes another user first.
 const DEBIAN: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
+const MEMORY: &str = "1GB";
 const NODE: &str = "pillarbox@localhost";
 
 /// The address of the broker that all tests of a run share.
@@ -44,7 +45,7 @@ impl RabbitMq {
             fs::write(server.directory().join(name), text).expect("a file is written");
         };
         write("enabled_plugins", "[].\n".to_owned());
-        write("rabbitmq.conf", configuration(server.port()));
+        write("rabbitmq.conf", configuration(server.port(), MEMORY));
         let mut rabbitmq = Self { server, distribution: port::free() };
         rabbitmq.start_again().await;
         rabbitmq
@@ -97,6 +98,15 @@ impl RabbitMq {
         self.server.start(command).await;
     }
 
+    /// How much memory it may take, from the next start on. With too little it blocks whoever publishes.
+    ///
+    /// # Panics
+    /// When its configuration cannot be written.
+    pub fn limit_memory(&self, limit: &str) {
+        let path = self.server.directory().join("rabbitmq.conf");
+        fs::write(path, configuration(self.server.port(), limit)).expect("a file is written");
+    }
+
     fn command(&self) -> Command {
         let directory = self.server.directory();
         let mut command = Command::new(if Path::new(DEBIAN).exists() { DEBIAN } else { "rabbitmq-server" });
@@ -115,10 +125,10 @@ impl RabbitMq {
     }
 }
 
-fn configuration(port: u16) -> String {
+fn configuration(port: u16, memory: &str) -> String {
     format!(
         "listeners.tcp.1 = 127.0.0.1:{port}\n\
          log.console.level = warning\n\
-         vm_memory_high_watermark.absolute = 1GB\n"
+         vm_memory_high_watermark.absolute = {memory}\n"
     )
 }

@@ -22,17 +22,17 @@ impl Recorded<'_> {
     /// When a text cannot be written as JSON, which no text is known to do.
     pub fn complete(&mut self, task: &str, id: &str) -> serde_json::Result<()> {
         let headers = &mut self.headers;
-        headers.fill("lang", "py")?;
+        headers.add("lang", "py")?;
         headers.fill("task", task)?;
         headers.fill("id", id)?;
         let id = headers.text("id").map_or_else(|| id.to_owned(), Cow::into_owned);
         headers.fill("root_id", &id)?;
         headers.fill("retries", &0)?;
-        headers.fill("timelimit", &[(); 2])?;
-        headers.fill("origin", ORIGIN)?;
-        headers.fill("ignore_result", &false)?;
-        headers.fill("replaced_task_nesting", &0)?;
-        headers.fill("stamps", &serde_json::Map::new())?;
+        headers.add("timelimit", &[(); 2])?;
+        headers.add("origin", ORIGIN)?;
+        headers.add("ignore_result", &false)?;
+        headers.add("replaced_task_nesting", &0)?;
+        headers.add("stamps", &serde_json::Map::new())?;
         for name in NULL_HEADERS {
             headers.set_missing(name, RawValue::NULL);
         }
@@ -53,8 +53,8 @@ impl Recorded<'_> {
         let Ok((args, kwargs, _)) = serde_json::from_str::<(&RawValue, &RawValue, &RawValue)>(body) else {
             return Ok(());
         };
-        self.headers.fill("argsrepr", &repr_tuple(args))?;
-        self.headers.fill("kwargsrepr", &repr(kwargs))
+        self.headers.add("argsrepr", &repr_tuple(args))?;
+        self.headers.add("kwargsrepr", &repr(kwargs))
     }
 }
 
@@ -88,6 +88,11 @@ impl Body<'static> {
 }
 
 impl Fields<'_> {
+    /// Sets what is missing. Celery itself writes `null` for some: `ignore_result` of a task that it does not know.
+    fn add(&mut self, name: &'static str, value: &(impl serde::Serialize + ?Sized)) -> serde_json::Result<()> {
+        if self.contains(name) { Ok(()) } else { self.set(name, value) }
+    }
+
     /// Sets what is missing or `null`.
     fn fill(&mut self, name: &'static str, value: &(impl serde::Serialize + ?Sized)) -> serde_json::Result<()> {
         match self.get(name) {
@@ -142,13 +147,14 @@ mod tests {
     fn what_the_producer_wrote_stays() {
         let (headers, properties) = completed(
             r#"{"celery": 1, "body": {"base64": "gA=="}, "headers": {"task": null, "retries": 3, "argsrepr": "(…)",
-                "timelimit": [10, null], "mine": {"deep": 1}}, "properties": {"priority": 9, "delivery_mode": 1}}"#,
+                "ignore_result": null, "timelimit": [10, null], "mine": {"deep": 1}}, "properties": {"priority": 9, "delivery_mode": 1}}"#,
         );
         assert_eq!(
             (&headers["task"], &headers["id"], &headers["root_id"]),
             (&json!("orders.fallback"), &json!("e1"), &json!("e1"))
         );
         assert_eq!((&headers["retries"], &headers["timelimit"]), (&json!(3), &json!([10, null])));
+        assert_eq!(headers["ignore_result"], Value::Null, "as Celery writes it for a task that it does not know");
         assert_eq!((&headers["mine"], &headers["argsrepr"]), (&json!({"deep": 1}), &json!("(…)")));
         assert_eq!(headers.get("kwargsrepr"), None, "a body that is not JSON is not looked into");
         assert_eq!(properties["correlation_id"], "e1");

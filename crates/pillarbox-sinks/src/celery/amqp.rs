@@ -1,0 +1,136 @@
+//! RabbitMQ: one connection, a channel for each batch that is under way, publisher confirms for everything.
+//!
+//! `encode` writes a message, `declare` makes queues, `publish` sends a batch and judges what became of each message.
+
+mod declare;
+mod encode;
+mod failure;
+mod publish;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use lapin::options::ConfirmSelectOptions;
+use lapin::tcp::OwnedTLSConfig;
+use lapin::uri::AMQPUri;
+use lapin::{Channel, Connection, ConnectionBuilder, ConnectionProperties};
+use pillarbox::{Message, SendError};
+
+use self::declare::Declared;
+use super::route::Routing;
+
+/// How long one address may take to be connected to.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// A broker that speaks AMQP. It is connected to when there is something to send, and again when it was lost.
+pub(super) struct Amqp {
+    addresses: Vec<AMQPUri>,
+    tls: OwnedTLSConfig,
+    task: Option<String>,
+    routing: Routing,
+    declares: bool,
+    timeout: Duration,
+    link: tokio::sync::Mutex<Option<Arc<Link>>>,
+}
+
+/// One connection and what is known of it.
+struct Link {
+    connection: Connection,
+    /// Where it leads to, without the login.
+    address: String,
+    /// Channels with confirms that wait for a batch.
+    idle: Mutex<Vec<Channel>>,
+    declared: Declared,
+}
+
+impl Amqp {
+    pub(super) fn new(addresses: Vec<AMQPUri>, ca_file: Option<String>, settings: AmqpSettings) -> Self {
+        let AmqpSettings { task, routing, declares, timeout } = settings;
+        let tls = OwnedTLSConfig { identity: None, cert_chain: ca_file };
+        Self { addresses, tls, task, routing, declares, timeout, link: tokio::sync::Mutex::new(None) }
+    }
+
+    pub(super) async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
+        // The relay would count a batch that it drops as one failure; here each message has its own answer.
+        let deadline = Instant::now() + self.timeout - (self.timeout / 10).min(Duration::from_millis(500));
+        publish::send(self, batch, deadline).await
+    }
+
+    /// The connection, made anew if there is none or it was lost.
+    async fn link(&self, deadline: Instant) -> Result<Arc<Link>, SendError> {
+        let mut current = self.link.lock().await;
+        if let Some(link) = current.as_ref().filter(|link| link.connection.status().connected()) {
+            return Ok(Arc::clone(link));
+        }
+        *current = None;
+        let mut problems = Vec::new();
+        for address in &self.addresses {
+            let left = deadline.saturating_duration_since(Instant::now()).min(CONNECT);
+            match tokio::time::timeout(left, self.connect(address, left)).await {
+                Ok(Ok(link)) => {
+                    let link = Arc::new(link);
+                    *current = Some(Arc::clone(&link));
+                    return Ok(link);
+                }
+                Ok(Err(error)) => problems.push(format!("{}: {}", shown(address), failure::described(&error))),
+                Err(_) => problems.push(format!("{}: no answer within {left:?}", shown(address))),
+            }
+        }
+        Err(SendError::unavailable(format!("RabbitMQ cannot be connected to: {}", problems.join("; "))))
+    }
+
+    async fn connect(&self, address: &AMQPUri, timeout: Duration) -> lapin::Result<Link> {
+        let mut uri = address.clone();
+        uri.query.connection_timeout = u64::try_from(timeout.as_millis()).ok();
+        let connection = ConnectionBuilder::new()?
+            .with_uri(uri)
+            .with_properties(ConnectionProperties::default().with_connection_name("pillarbox".into()))
+            .with_tls_config(self.tls.clone())
+            .connect()
+            .await?;
+        Ok(Link { connection, address: shown(address), idle: Mutex::default(), declared: Declared::default() })
+    }
+
+    /// A connection that does not answer is not asked again.
+    async fn forget(&self, link: &Arc<Link>) {
+        let mut current = self.link.lock().await;
+        if current.as_ref().is_some_and(|known| Arc::ptr_eq(known, link)) {
+            *current = None;
+        }
+    }
+}
+
+/// What the sink knows besides the broker.
+pub(super) struct AmqpSettings {
+    pub(super) task: Option<String>,
+    pub(super) routing: Routing,
+    pub(super) declares: bool,
+    pub(super) timeout: Duration,
+}
+
+impl Link {
+    /// A channel of one's own. It is given back only when everything on it was answered.
+    async fn channel(&self) -> lapin::Result<Channel> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(channel) = idle.filter(|channel| channel.status().connected()) {
+            return Ok(channel);
+        }
+        let channel = self.connection.create_channel().await?;
+        channel.confirm_select(ConfirmSelectOptions::default()).await?;
+        Ok(channel)
+    }
+
+    fn give_back(&self, channel: Channel) {
+        if channel.status().connected() {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(channel);
+        }
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.connection.status().blocked()
+    }
+}
+
+fn shown(address: &AMQPUri) -> String {
+    format!("{}://{}:{}", address.scheme, address.authority.host, address.authority.port)
+}

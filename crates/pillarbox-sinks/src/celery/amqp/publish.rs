@@ -1,0 +1,295 @@
+//! Sends a batch: everything is published without waiting, then every confirm is awaited, and each message gets its own
+//! answer.
+
+use std::borrow::Cow;
+use std::time::Instant;
+
+use chrono::{DateTime, Utc};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use lapin::message::BasicReturnMessage;
+use lapin::options::BasicPublishOptions;
+use lapin::types::ShortString;
+use lapin::{Channel, Confirmation};
+use pillarbox::{Message, SendError};
+
+use super::{Amqp, Link, encode, failure};
+use crate::celery::message::Outgoing;
+use crate::celery::route::Target;
+
+/// A message with its address.
+pub(super) struct Parcel<'a> {
+    position: usize,
+    pub(super) message: &'a Outgoing<'a>,
+    pub(super) target: Target<'a>,
+    exchange: ShortString,
+    routing_key: ShortString,
+}
+
+impl<'a> Parcel<'a> {
+    fn new(position: usize, message: &'a Outgoing<'a>, target: Target<'a>) -> Result<Self, SendError> {
+        let (exchange, routing_key) = target.address();
+        let exchange = encode::short("exchange", exchange)?;
+        let routing_key = encode::short("routing_key", &routing_key)?;
+        Ok(Self { position, message, target, exchange, routing_key })
+    }
+
+    fn correlation_id(&self) -> Cow<'_, str> {
+        self.message.recorded.properties.text("correlation_id").unwrap_or(Cow::Borrowed(&self.message.id))
+    }
+
+    /// Whether this is what the broker gave back. It does not say by number, and the client guesses.
+    fn is(&self, returned: &BasicReturnMessage) -> bool {
+        let correlation_id = returned.properties.correlation_id().as_ref().map(ShortString::as_str);
+        returned.exchange == self.exchange
+            && returned.routing_key == self.routing_key
+            && correlation_id == Some(&*self.correlation_id())
+    }
+}
+
+/// What became of a message.
+pub(super) enum Outcome {
+    Answered(Result<(), SendError>),
+    /// The channel was closed under it, perhaps because of another message.
+    Closed(lapin::Error),
+    /// The time was over.
+    Unanswered,
+}
+
+pub(super) async fn send(amqp: &Amqp, batch: &[Message], deadline: Instant) -> Vec<Result<(), SendError>> {
+    let now = Utc::now();
+    let messages: Vec<_> = batch.iter().map(|event| Outgoing::new(event, amqp.task.as_deref())).collect();
+    let mut answers: Vec<Result<(), SendError>> = vec![Ok(()); batch.len()];
+    let mut parcels = Vec::with_capacity(batch.len());
+    for (position, message) in messages.iter().enumerate() {
+        let parcel = message
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(|message| Parcel::new(position, message, amqp.routing.resolve(message, now, true)));
+        match parcel {
+            Ok(parcel) => parcels.push(parcel),
+            Err(error) => answers[position] = Err(error),
+        }
+    }
+    let mut tell = |parcel: &Parcel<'_>, answer| answers[parcel.position] = answer;
+    let link = match amqp.link(deadline).await {
+        Ok(link) if link.is_blocked() => Err(failure::blocked(&link.address)),
+        other => other,
+    };
+    let link = match link {
+        Ok(link) => link,
+        Err(error) => {
+            parcels.iter().for_each(|parcel| tell(parcel, Err(error.clone())));
+            return answers;
+        }
+    };
+    let mut parcels: Vec<&Parcel<'_>> = parcels.iter().collect();
+    if amqp.declares {
+        let declared = link.declared.all(&link, &amqp.routing, &parcels, deadline).await;
+        parcels = parcels
+            .into_iter()
+            .zip(declared)
+            .filter_map(|(parcel, declared)| match declared {
+                Ok(()) => Some(parcel),
+                Err(error) => {
+                    tell(parcel, Err(error));
+                    None
+                }
+            })
+            .collect();
+    }
+    let flight = Flight { link: &link, declares: amqp.declares, now, deadline };
+    let outcomes = flight.deliver(&parcels).await;
+    // A connection on which nothing is answered may be dead. One that is blocked is not: it tells when it is open again.
+    let is_silent = !outcomes.is_empty() && outcomes.iter().all(|outcome| matches!(outcome, Outcome::Unanswered));
+    if is_silent && !link.is_blocked() {
+        amqp.forget(&link).await;
+    }
+    for (parcel, outcome) in parcels.into_iter().zip(outcomes) {
+        tell(parcel, flight.answer(outcome, parcel, amqp));
+    }
+    answers
+}
+
+/// One batch under way on one connection.
+struct Flight<'a> {
+    link: &'a Link,
+    declares: bool,
+    now: DateTime<Utc>,
+    deadline: Instant,
+}
+
+impl Flight<'_> {
+    /// Sends all, and those again that were on a channel that was closed, to find the one that was wrong.
+    async fn deliver(&self, parcels: &[&Parcel<'_>]) -> Vec<Outcome> {
+        let mut outcomes = self.attempt(parcels).await;
+        if !self.is_suspicious(&outcomes) {
+            return outcomes;
+        }
+        // All that go to an exchange fail together when it does not exist, so one of them is sent to find out.
+        for exchange in suspects(parcels, &outcomes) {
+            let (first, rest) = exchange.split_first().unwrap_or((&0, &[]));
+            outcomes[*first] = self.alone(parcels[*first]).await;
+            match &outcomes[*first] {
+                Outcome::Closed(error) if failure::is_not_found(error) => {
+                    let error = error.clone();
+                    rest.iter().for_each(|&index| outcomes[index] = Outcome::Closed(error.clone()));
+                    continue;
+                }
+                _ => {}
+            }
+            let again: Vec<_> = rest.iter().map(|&index| parcels[index]).collect();
+            let answered = self.attempt(&again).await;
+            let is_suspicious = self.is_suspicious(&answered);
+            for (&index, outcome) in rest.iter().zip(answered) {
+                outcomes[index] = match outcome {
+                    Outcome::Closed(_) if is_suspicious => self.alone(parcels[index]).await,
+                    outcome => outcome,
+                };
+            }
+        }
+        outcomes
+    }
+
+    /// Whether a message on the channel made the broker close it, while the connection stands.
+    fn is_suspicious(&self, outcomes: &[Outcome]) -> bool {
+        let of_the_channel =
+            |outcome: &Outcome| matches!(outcome, Outcome::Closed(error) if failure::is_of_the_channel(error));
+        outcomes.iter().any(of_the_channel) && self.link.connection.status().connected()
+    }
+
+    async fn alone(&self, parcel: &Parcel<'_>) -> Outcome {
+        self.attempt(&[parcel]).await.pop().unwrap_or(Outcome::Unanswered)
+    }
+
+    /// Publishes all on one channel, then awaits all confirms, until the deadline.
+    async fn attempt(&self, parcels: &[&Parcel<'_>]) -> Vec<Outcome> {
+        let mut outcomes: Vec<Outcome> = parcels.iter().map(|_| Outcome::Unanswered).collect();
+        if parcels.is_empty() {
+            return outcomes;
+        }
+        let deadline = tokio::time::Instant::from_std(self.deadline);
+        let channel = match tokio::time::timeout_at(deadline, self.link.channel()).await {
+            Ok(Ok(channel)) => channel,
+            Ok(Err(error)) => {
+                let lost = failure::lost(&self.link.address, &error);
+                return parcels.iter().map(|_| Outcome::Answered(Err(lost.clone()))).collect();
+            }
+            Err(_) => return outcomes,
+        };
+        let on = &channel;
+        let mut confirms: FuturesUnordered<_> = parcels
+            .iter()
+            .enumerate()
+            .map(|(index, parcel)| async move { (index, self.publish(on, parcel).await) })
+            .collect();
+        let mut returned = Vec::new();
+        let mut is_whole = true;
+        let over = tokio::time::sleep_until(deadline);
+        tokio::pin!(over);
+        while !confirms.is_empty() {
+            let (index, published) = tokio::select! {
+                biased;
+                Some(published) = confirms.next() => published,
+                () = &mut over => {
+                    is_whole = false;
+                    break;
+                }
+            };
+            outcomes[index] = match published {
+                Ok(Ok(Confirmation::Ack(message))) => {
+                    returned.extend(message);
+                    Outcome::Answered(Ok(()))
+                }
+                Ok(Ok(Confirmation::Nack(message))) => {
+                    returned.extend(message);
+                    Outcome::Answered(Err(failure::nacked(&parcels[index].target)))
+                }
+                Ok(Ok(Confirmation::NotRequested)) => Outcome::Unanswered,
+                Ok(Err(error)) => {
+                    is_whole = false;
+                    Outcome::Closed(error)
+                }
+                Err(error) => Outcome::Answered(Err(error)),
+            };
+        }
+        drop(confirms);
+        if is_whole {
+            self.link.give_back(channel);
+        }
+        self.match_returned(returned, parcels, &mut outcomes);
+        outcomes
+    }
+
+    /// Outer error: it cannot be published at all.
+    async fn publish(&self, channel: &Channel, parcel: &Parcel<'_>) -> Result<lapin::Result<Confirmation>, SendError> {
+        let properties = encode::properties(parcel.message, parcel.target.priority, self.now)?;
+        let published = channel.basic_publish(
+            parcel.exchange.clone(),
+            parcel.routing_key.clone(),
+            BasicPublishOptions { mandatory: true, immediate: false },
+            parcel.message.recorded.body.as_bytes(),
+            properties,
+        );
+        Ok(match published.await {
+            Ok(confirm) => confirm.await,
+            Err(error) => Err(error),
+        })
+    }
+
+    /// A message that comes back does so before its confirm, but the client may hand it out with an earlier one.
+    fn match_returned(&self, returned: Vec<BasicReturnMessage>, parcels: &[&Parcel<'_>], outcomes: &mut [Outcome]) {
+        for message in returned {
+            let owner = parcels
+                .iter()
+                .zip(outcomes.iter_mut())
+                .find(|(parcel, outcome)| !matches!(outcome, Outcome::Answered(Err(_))) && parcel.is(&message));
+            match owner {
+                Some((parcel, outcome)) => {
+                    *outcome = Outcome::Answered(Err(failure::returned(&message, &parcel.target, self.declares)));
+                }
+                None => tracing::error!(
+                    exchange = %message.exchange,
+                    routing_key = %message.routing_key,
+                    "RabbitMQ returned a message that was not sent here"
+                ),
+            }
+        }
+        if self.declares && outcomes.iter().any(|outcome| matches!(outcome, Outcome::Answered(Err(_)))) {
+            // The queue may have been deleted since; it is declared again with the next attempt.
+            self.link.declared.forget();
+        }
+    }
+
+    fn answer(&self, outcome: Outcome, parcel: &Parcel<'_>, amqp: &Amqp) -> Result<(), SendError> {
+        match outcome {
+            Outcome::Answered(answer) => answer,
+            Outcome::Closed(error)
+                if failure::is_of_the_channel(&error) && self.link.connection.status().connected() =>
+            {
+                Err(failure::refused(&error, &parcel.target))
+            }
+            Outcome::Closed(error) => Err(failure::lost(&self.link.address, &error)),
+            Outcome::Unanswered if self.link.is_blocked() => Err(failure::blocked(&self.link.address)),
+            Outcome::Unanswered => Err(SendError::timeout(format!(
+                "RabbitMQ at {} did not confirm within {:?}",
+                self.link.address, amqp.timeout
+            ))),
+        }
+    }
+}
+
+/// Those whose channel was closed under them, by exchange.
+fn suspects(parcels: &[&Parcel<'_>], outcomes: &[Outcome]) -> Vec<Vec<usize>> {
+    let mut exchanges: Vec<(&str, Vec<usize>)> = Vec::new();
+    for (index, (parcel, outcome)) in parcels.iter().zip(outcomes).enumerate() {
+        if !matches!(outcome, Outcome::Closed(_)) {
+            continue;
+        }
+        match exchanges.iter_mut().find(|(exchange, _)| *exchange == parcel.exchange.as_str()) {
+            Some((_, indices)) => indices.push(index),
+            None => exchanges.push((parcel.exchange.as_str(), vec![index])),
+        }
+    }
+    exchanges.into_iter().map(|(_, indices)| indices).collect()
+}

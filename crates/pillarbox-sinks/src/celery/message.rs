@@ -1,0 +1,149 @@
+//! From an event to a message of Celery's protocol 2: what was recorded is completed, a plain event becomes a task. Pure.
+
+use std::collections::BTreeMap;
+
+use pillarbox::celery::{Body, Embed, Fields, Recorded};
+use pillarbox::{SendError, StoredEvent};
+use serde_json::value::RawValue;
+
+/// A message that only lacks where it goes.
+pub(super) struct Outgoing<'a> {
+    /// The task's name.
+    pub(super) task: String,
+    /// The task's id.
+    pub(super) id: String,
+    /// Whether the producer gave it a priority.
+    pub(super) has_priority: bool,
+    pub(super) recorded: Recorded<'a>,
+}
+
+impl<'a> Outgoing<'a> {
+    /// The message of an event. `task` is the name that plain events get, if not their type.
+    pub(super) fn new(event: &'a StoredEvent, task: Option<&str>) -> Result<Self, SendError> {
+        match Recorded::read(&event.payload) {
+            Some(Ok(recorded)) => Self::complete(recorded, &event.event_type, event),
+            Some(Err(error)) => Err(SendError::reject(error)),
+            None => {
+                let task = task.unwrap_or(&event.event_type);
+                Self::complete(plain(event).map_err(SendError::reject)?, task, event)
+            }
+        }
+    }
+
+    fn complete(mut recorded: Recorded<'a>, task: &str, event: &StoredEvent) -> Result<Self, SendError> {
+        let has_priority = recorded.properties.get("priority").is_some_and(|value| value.get() != "null");
+        recorded.complete(task, &event.id.to_string()).map_err(SendError::reject)?;
+        let task = text(&recorded.headers, "task")?;
+        let id = text(&recorded.headers, "id")?;
+        Ok(Self { task, id, has_priority, recorded })
+    }
+
+    /// What the routes go by.
+    pub(super) fn route_name(&self) -> &str {
+        self.recorded.route_name.as_deref().unwrap_or(&self.task)
+    }
+}
+
+fn text(headers: &Fields<'_>, name: &str) -> Result<String, SendError> {
+    headers.text(name).map(std::borrow::Cow::into_owned).ok_or_else(|| {
+        SendError::reject(format!(
+            "the header {name:?} of the recorded Celery message is not text; its producer must write it as text"
+        ))
+    })
+}
+
+/// A task of an event that was not meant for Celery: its payload is the one argument, its id the task's.
+fn plain(event: &StoredEvent) -> serde_json::Result<Recorded<'_>> {
+    let args = RawValue::from_string(format!("[{}]", event.payload.get()))?;
+    let kwargs = RawValue::from_string("{}".to_owned())?;
+    let mut recorded = Recorded::new(Body::of_task(&args, &kwargs, &Embed::default()));
+    let headers = &mut recorded.headers;
+    if !event.headers.is_empty() {
+        // Sentry's workers look for the trace in a table of this name, others in the headers themselves.
+        let carried: BTreeMap<_, _> = event.headers.iter().collect();
+        headers.set("headers", &carried)?;
+        for (name, value) in carried {
+            if !OF_THE_PROTOCOL.contains(&name.as_str()) {
+                headers.set(name.as_str(), value)?;
+            }
+        }
+    }
+    headers.set("event_id", &event.id)?;
+    headers.set("event_type", &event.event_type)?;
+    headers.set("aggregate_type", &event.aggregate_type)?;
+    headers.set("aggregate_id", &event.aggregate_id)?;
+    Ok(recorded)
+}
+
+/// Headers that mean something to workers: what an event carries under such a name stays in the table.
+const OF_THE_PROTOCOL: [&str; 20] = [
+    "lang",
+    "task",
+    "id",
+    "shadow",
+    "eta",
+    "expires",
+    "group",
+    "group_index",
+    "retries",
+    "timelimit",
+    "root_id",
+    "parent_id",
+    "argsrepr",
+    "kwargsrepr",
+    "origin",
+    "ignore_result",
+    "replaced_task_nesting",
+    "stamped_headers",
+    "stamps",
+    "headers",
+];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn headers(event: &StoredEvent, task: Option<&str>) -> Value {
+        serde_json::to_value(&Outgoing::new(event, task).unwrap().recorded.headers).unwrap()
+    }
+
+    #[test]
+    fn a_plain_event_becomes_a_task_that_names_it() {
+        let mut event = StoredEvent::for_tests("order.placed", r#"{"total": 12345678901234567890.50}"#);
+        event.headers.insert("traceparent".to_owned(), "00-1".to_owned());
+        event.headers.insert("id".to_owned(), "not the task's".to_owned());
+        let id = event.id.to_string();
+        let message = Outgoing::new(&event, None).unwrap();
+        assert_eq!((message.task.as_str(), message.id.as_str()), ("order.placed", id.as_str()));
+        let expected = r#"[[{"total": 12345678901234567890.50}], {}, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]"#;
+        assert_eq!(message.recorded.body.as_bytes(), expected.as_bytes());
+        let headers = headers(&event, Some("events.handle"));
+        assert_eq!((&headers["task"], &headers["id"]), (&json!("events.handle"), &json!(id)));
+        assert_eq!((&headers["event_id"], &headers["event_type"]), (&json!(id), &json!("order.placed")));
+        assert_eq!((&headers["aggregate_type"], &headers["aggregate_id"]), (&json!("Order"), &json!("42")));
+        assert_eq!(headers["traceparent"], "00-1");
+        assert_eq!(headers["headers"], json!({ "traceparent": "00-1", "id": "not the task's" }));
+        assert_eq!(headers["retries"], 0);
+    }
+
+    #[test]
+    fn what_is_not_a_message_of_version_1_is_rejected() {
+        let refusal = |payload: &str| Outgoing::new(&StoredEvent::for_tests("t", payload), None).err().unwrap();
+        let error = refusal(r#"{"celery": 2, "body": ""}"#);
+        assert_eq!(error.kind, pillarbox::SendErrorKind::Reject);
+        assert!(error.message.contains("recorded in version 2"), "{error}");
+        assert!(refusal(r#"{"celery": 1, "headers": {}}"#).message.contains("has no \"body\""));
+        let error = refusal(r#"{"celery": 1, "body": "", "headers": {"task": 3}}"#);
+        assert!(error.message.contains("\"task\" of the recorded Celery message is not text"), "{error}");
+    }
+
+    #[test]
+    fn only_a_priority_that_the_producer_gave_counts() {
+        let has = |payload: &str| Outgoing::new(&StoredEvent::for_tests("t", payload), None).unwrap().has_priority;
+        assert!(!has(r#"{"celery": 1, "body": "", "headers": {}}"#));
+        assert!(!has(r#"{"celery": 1, "body": "", "headers": {}, "properties": {"priority": null}}"#));
+        assert!(has(r#"{"celery": 1, "body": "", "headers": {}, "properties": {"priority": 0}}"#));
+    }
+}
