@@ -7,6 +7,8 @@
 //!
 //! Pure: no database, no broker, no tokio; but for the four functions that emit.
 
+#[cfg(feature = "postgres")]
+pub(crate) mod adopted;
 #[cfg(feature = "diesel")]
 pub mod blocking;
 mod canvas;

@@ -82,6 +82,28 @@ pub enum StoreError {
         /// The version of this program.
         ours: &'static str,
     },
+    /// The tables of django-celery-outbox are not there, or too old for this program.
+    #[error(
+        "{what} in schema {schema:?}: run `manage.py migrate django_celery_outbox` with django-celery-outbox 0.4.3, and \
+         look whether the database's URL and schema are those of the Django project"
+    )]
+    NotAdoptable {
+        /// What is missing.
+        what: String,
+        /// Where it was looked for.
+        schema: String,
+    },
+    /// The tables of django-celery-outbox are too new for this program.
+    #[error(
+        "{table:?} has a column {column:?} that must be written and that this program does not know: the tables are of a \
+         newer django-celery-outbox than 0.4.3; install a newer pillarbox"
+    )]
+    TooNewToAdopt {
+        /// Which table.
+        table: String,
+        /// Which column.
+        column: String,
+    },
     /// A name that cannot be a schema's.
     #[error(
         "{name:?} cannot be a schema's name: letters, digits and underscores, not starting with a digit, at most 63"

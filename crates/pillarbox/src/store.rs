@@ -16,6 +16,8 @@ use crate::error::StoreError;
 use crate::event::StoredEvent;
 use crate::relay::wake::Waker;
 
+#[cfg(feature = "postgres")]
+pub mod celery_outbox;
 mod inspect;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod migrate;

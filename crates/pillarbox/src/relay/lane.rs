@@ -142,6 +142,8 @@ impl Lane {
         // Without a probe of its own (in single passes) the next event is the probe, when it is time for one.
         if !probing && state.breaker.probe_at().is_some_and(|at| at <= Instant::now()) {
             state.breaker.ajar();
+            // What was let back before has been answered: that is why it is open.
+            state.ramped_at = None;
         }
         if self.paused || state.breaker.is_open() {
             return None;

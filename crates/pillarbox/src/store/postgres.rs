@@ -23,7 +23,7 @@ use crate::relay::wake::Waker;
 
 mod inspect;
 mod listen;
-mod pinned;
+pub(super) mod pinned;
 mod read;
 mod schema;
 mod settle;
@@ -40,10 +40,10 @@ pub struct PostgresStore {
 
 /// A validated schema's name: the one thing that is ever put into a statement's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Schema(String);
+pub(super) struct Schema(String);
 
 impl Schema {
-    fn new(name: &str) -> Result<Self, StoreError> {
+    pub(super) fn new(name: &str) -> Result<Self, StoreError> {
         let starts_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
         let goes_well = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         if starts_well && goes_well && name.len() <= 63 {
@@ -53,25 +53,29 @@ impl Schema {
         }
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.0
+    }
+
     /// The statement for this schema.
-    fn sql(&self, text: &str) -> AssertSqlSafe<String> {
+    pub(super) fn sql(&self, text: &str) -> AssertSqlSafe<String> {
         AssertSqlSafe(text.replace("{schema}", &format!("\"{}\"", self.0)))
     }
 
     /// The statement, to be planned anew each time. The table goes from empty to millions of rows and back between two
     /// looks of ANALYZE: a plan kept from when it was small joins by reading all of it, five hundred times over.
-    fn query(&self, text: &str) -> Query<'static, Postgres, PgArguments> {
+    pub(super) fn query(&self, text: &str) -> Query<'static, Postgres, PgArguments> {
         sqlx::query(self.sql(text)).persistent(false)
     }
 
-    fn query_as<T>(&self, text: &str) -> QueryAs<'static, Postgres, T, PgArguments>
+    pub(super) fn query_as<T>(&self, text: &str) -> QueryAs<'static, Postgres, T, PgArguments>
     where
         T: for<'r> FromRow<'r, PgRow>,
     {
         sqlx::query_as(self.sql(text)).persistent(false)
     }
 
-    fn query_scalar<T>(&self, text: &str) -> QueryScalar<'static, Postgres, T, PgArguments>
+    pub(super) fn query_scalar<T>(&self, text: &str) -> QueryScalar<'static, Postgres, T, PgArguments>
     where
         (T,): for<'r> FromRow<'r, PgRow>,
     {
@@ -88,26 +92,7 @@ impl PostgresStore {
     /// # Errors
     /// When the URL cannot be read or the database does not answer.
     pub async fn connect(url: &str, schema: &str) -> Result<Self, StoreError> {
-        let options: PgConnectOptions = url.parse().map_err(database("reading the database's URL"))?;
-        // A pooler refuses settings at the start of a session that it does not know, and nothing here needs more digits.
-        // Slow statements are the server's to log: here their text would only hide what went wrong.
-        let options = options.application_name("pillarbox").extra_float_digits(None).disable_statement_logging();
-        let unreachable = |source: sqlx::Error| StoreError::Connect {
-            address: format!("{}:{}", options.get_host(), options.get_port()),
-            source: source.into(),
-        };
-        // A pool waits and tries again; who starts a program wants to know at once.
-        let first = PgConnection::connect_with(&options).await.map_err(unreachable)?;
-        first.close().await.map_err(database("closing a connection"))?;
-        let pool = PgPoolOptions::new()
-            .max_connections(10)
-            .acquire_timeout(Duration::from_secs(10))
-            .test_before_acquire(false)
-            .before_acquire(|connection, meta| {
-                Box::pin(async move { Ok(meta.idle_for < RESTED || connection.ping().await.is_ok()) })
-            })
-            .connect_lazy_with(options);
-        Self::new(pool, schema)
+        Self::new(open(url).await?, schema)
     }
 
     /// On a pool of the application's. It must be called within a tokio runtime.
@@ -129,8 +114,32 @@ impl PostgresStore {
     }
 }
 
+/// A pool of connections to a database that has answered.
+pub(super) async fn open(url: &str) -> Result<PgPool, StoreError> {
+    let options: PgConnectOptions = url.parse().map_err(database("reading the database's URL"))?;
+    // A pooler refuses settings at the start of a session that it does not know, and nothing here needs more digits.
+    // Slow statements are the server's to log: here their text would only hide what went wrong.
+    let options = options.application_name("pillarbox").extra_float_digits(None).disable_statement_logging();
+    let unreachable = |source: sqlx::Error| StoreError::Connect {
+        address: format!("{}:{}", options.get_host(), options.get_port()),
+        source: source.into(),
+    };
+    // A pool waits and tries again; who starts a program wants to know at once.
+    let first = PgConnection::connect_with(&options).await.map_err(unreachable)?;
+    first.close().await.map_err(database("closing a connection"))?;
+    let pool = PgPoolOptions::new()
+        .max_connections(10)
+        .acquire_timeout(Duration::from_secs(10))
+        .test_before_acquire(false)
+        .before_acquire(|connection, meta| {
+            Box::pin(async move { Ok(meta.idle_for < RESTED || connection.ping().await.is_ok()) })
+        })
+        .connect_lazy_with(options);
+    Ok(pool)
+}
+
 /// Keeps what the database said, and adds what was being done.
-fn database<E: Into<crate::error::DriverError>>(doing: &'static str) -> impl FnOnce(E) -> StoreError {
+pub(super) fn database<E: Into<crate::error::DriverError>>(doing: &'static str) -> impl FnOnce(E) -> StoreError {
     move |source| StoreError::Database { doing, source: source.into() }
 }
 
@@ -151,7 +160,7 @@ fn columns(tickets: &[Ticket]) -> (Vec<Uuid>, Vec<Uuid>) {
     tickets.iter().map(|ticket| (ticket.id, ticket.token)).unzip()
 }
 
-fn limit(limit: usize) -> i64 {
+pub(super) fn limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 

@@ -1,6 +1,7 @@
 //! The stores: one conformance suite for all, and what only one of them has.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod adopted;
 mod alone;
 mod grants;
 mod plan;

@@ -11,24 +11,30 @@ use futures_util::{StreamExt, TryStreamExt};
 use sqlx::postgres::{PgPool, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
 use sqlx::{Either, Error, Execute, Executor, Postgres, SqlStr, Transaction};
 
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
-
 /// A pool whose every statement is a transaction.
 #[derive(Debug, Clone)]
-pub(super) struct Pinned(PgPool);
+pub(in crate::store) struct Pinned {
+    pool: PgPool,
+    begin: &'static str,
+}
 
 impl Pinned {
-    pub(super) fn new(pool: PgPool) -> Self {
-        Self(pool)
+    pub(in crate::store) fn new(pool: PgPool) -> Self {
+        Self::beginning_with(pool, "BEGIN ISOLATION LEVEL READ COMMITTED")
     }
 
-    pub(super) fn pool(&self) -> &PgPool {
-        &self.0
+    /// Its transactions begin with this: READ COMMITTED, and whatever else is to hold in each of them.
+    pub(in crate::store) fn beginning_with(pool: PgPool, begin: &'static str) -> Self {
+        Self { pool, begin }
+    }
+
+    pub(in crate::store) fn pool(&self) -> &PgPool {
+        &self.pool
     }
 
     /// For several statements that belong together.
-    pub(super) async fn begin(&self) -> Result<Transaction<'static, Postgres>, Error> {
-        self.0.begin_with(BEGIN).await
+    pub(in crate::store) async fn begin(&self) -> Result<Transaction<'static, Postgres>, Error> {
+        self.pool.begin_with(self.begin).await
     }
 }
 
@@ -40,9 +46,9 @@ impl<'p> Executor<'p> for &'_ Pinned {
         'p: 'e,
         E: 'q + Execute<'q, Postgres>,
     {
-        let pool = self.0.clone();
+        let pinned = self.clone();
         let answers = async move {
-            let mut tx = pool.begin_with(BEGIN).await?;
+            let mut tx = pinned.begin().await?;
             let answers: Vec<_> = tx.fetch_many(query).try_collect().await?;
             tx.commit().await?;
             Ok::<_, Error>(stream::iter(answers).map(Ok))
@@ -55,9 +61,9 @@ impl<'p> Executor<'p> for &'_ Pinned {
         'p: 'e,
         E: 'q + Execute<'q, Postgres>,
     {
-        let pool = self.0.clone();
+        let pinned = self.clone();
         Box::pin(async move {
-            let mut tx = pool.begin_with(BEGIN).await?;
+            let mut tx = pinned.begin().await?;
             let row = tx.fetch_optional(query).await?;
             tx.commit().await?;
             Ok(row)
@@ -68,6 +74,6 @@ impl<'p> Executor<'p> for &'_ Pinned {
     where
         'p: 'e,
     {
-        self.0.prepare_with(sql, parameters)
+        self.pool.prepare_with(sql, parameters)
     }
 }

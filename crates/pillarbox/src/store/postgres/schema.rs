@@ -28,7 +28,7 @@ impl PostgresStore {
         let there: bool = self
             .schema
             .query_scalar("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)")
-            .bind(&self.schema.0)
+            .bind(self.schema.name())
             .fetch_one(&mut *tx)
             .await?;
         if !there {

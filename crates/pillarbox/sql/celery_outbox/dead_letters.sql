@@ -1,0 +1,2 @@
+-- How many dead letters there are.
+SELECT count(*) FROM {schema}.celery_outbox_dead_letter

@@ -1,0 +1,295 @@
+//! The store on the tables of django-celery-outbox, as its own migrations make them (PostgreSQL): for a relay in place of
+//! its own, or beside it.
+//!
+//! A claim is what it is there: a row with a fresh `updated_at` and no `retry_after`. So `updated_at` is the token of the
+//! lease, every settle is fenced by it, and a lease is as long as that relay's stale timeout. What is delivered is deleted,
+//! what fails goes to the table of dead letters with its error. The statements stand in `sql/celery_outbox`. It knows no
+//! sinks, and gives each task as an event whose payload is the recorded Celery message.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use sqlx::postgres::PgPool;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::postgres::pinned::Pinned;
+use super::postgres::{self, Schema, database};
+use super::{Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, Retention, Settlement, Store, Swept, Ticket, WakeUp};
+use crate::error::StoreError;
+use crate::relay::wake::Waker;
+
+mod fence;
+mod parking;
+mod read;
+mod schema;
+mod settle;
+
+use fence::Fences;
+use parking::Parking;
+
+/// What its relay's flags say there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CeleryOutboxSettings {
+    /// How long a task is put off that met a broker that is down (`--broker-outage-cooldown`). When this relay finds the
+    /// broker back, its own tasks do not wait for that.
+    pub cooldown: Duration,
+    /// A task with so many failed attempts is not sent any more (`--max-retries`); 0: there is no such limit. Give the
+    /// relay's retry policy the same number.
+    pub max_retries: u32,
+}
+
+impl Default for CeleryOutboxSettings {
+    fn default() -> Self {
+        Self { cooldown: Duration::from_secs(30), max_retries: 5 }
+    }
+}
+
+/// How much waits, for metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueDepth {
+    /// Due tasks that nobody holds.
+    pub due: u64,
+    /// Since when the oldest of them is waiting.
+    pub oldest: Option<Duration>,
+    /// Dead letters.
+    pub dead_letters: u64,
+}
+
+/// An outbox that django-celery-outbox made.
+#[derive(Debug, Clone)]
+pub struct CeleryOutboxStore {
+    outbox: Arc<Outbox>,
+    give_back: mpsc::UnboundedSender<Ticket>,
+}
+
+#[derive(Debug)]
+struct Outbox {
+    pool: Pinned,
+    schema: Schema,
+    settings: CeleryOutboxSettings,
+    fences: Fences,
+    parking: Mutex<Parking>,
+    /// The stale timeout in microseconds: the lease that was last asked for.
+    stale: AtomicU64,
+    /// When it was last told that there are tasks of another schema_version.
+    told_at: Mutex<Option<Instant>>,
+}
+
+/// The tables go from empty to millions of rows between two looks of ANALYZE, and we may not add an index: so the statements
+/// are held to those there are. A lost claim or settle is a duplicate, not a loss, and does not wait for the disk.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off; \
+                     SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; \
+                     SET LOCAL jit = off";
+
+impl CeleryOutboxStore {
+    /// Connects. The tables are looked for in `schema`; [`Store::check`] says whether they are there.
+    ///
+    /// # Errors
+    /// When the URL cannot be read or the database does not answer.
+    pub async fn connect(url: &str, schema: &str, settings: CeleryOutboxSettings) -> Result<Self, StoreError> {
+        Self::new(postgres::open(url).await?, schema, settings)
+    }
+
+    /// On a pool of the application's. It must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// When the schema's name cannot be one.
+    pub fn new(pool: PgPool, schema: &str, settings: CeleryOutboxSettings) -> Result<Self, StoreError> {
+        let outbox = Arc::new(Outbox {
+            pool: Pinned::beginning_with(pool, BEGIN),
+            schema: Schema::new(schema)?,
+            settings,
+            fences: Fences::default(),
+            parking: Mutex::default(),
+            stale: AtomicU64::new(micros(Duration::from_secs(300))),
+            told_at: Mutex::default(),
+        });
+        let (give_back, dropped) = mpsc::unbounded_channel();
+        tokio::spawn(settle::give_back_dropped(Arc::clone(&outbox), dropped));
+        Ok(Self { outbox, give_back })
+    }
+
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> &PgPool {
+        self.outbox.pool.pool()
+    }
+
+    /// How much waits. It reads all that is due.
+    ///
+    /// # Errors
+    /// What the database said.
+    pub async fn depth(&self) -> Result<QueueDepth, StoreError> {
+        let (due, oldest) = self.outbox.due().await?;
+        let dead_letters: i64 = self
+            .outbox
+            .schema
+            .query_scalar(include_str!("../../sql/celery_outbox/dead_letters.sql"))
+            .fetch_one(&self.outbox.pool)
+            .await
+            .map_err(database("counting dead letters"))?;
+        Ok(QueueDepth { due, oldest, dead_letters: dead_letters.unsigned_abs() })
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default()
+}
+
+/// What a panic elsewhere left is as good as any.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Outbox {
+    /// After how many seconds somebody's claim is stale.
+    fn stale(&self) -> f64 {
+        Duration::from_micros(self.stale.load(Ordering::Relaxed)).as_secs_f64()
+    }
+
+    fn max_retries(&self) -> i32 {
+        i32::try_from(self.settings.max_retries).unwrap_or(i32::MAX)
+    }
+
+    async fn due(&self) -> Result<(u64, Option<Duration>), StoreError> {
+        let (count, oldest): (i64, Option<f64>) = self
+            .schema
+            .query_as(include_str!("../../sql/celery_outbox/remaining.sql"))
+            .bind(self.stale())
+            .fetch_one(&self.pool)
+            .await
+            .map_err(database("counting due tasks"))?;
+        Ok((count.unsigned_abs(), oldest.map(seconds)))
+    }
+}
+
+#[async_trait]
+impl Store for CeleryOutboxStore {
+    async fn check(&self) -> Result<(), StoreError> {
+        self.outbox.check_columns().await?;
+        self.outbox.tell_of_other_versions().await
+    }
+
+    /// While the broker is down nothing is claimed, or every cooldown would claim and park the whole table.
+    async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
+        let outbox = &self.outbox;
+        outbox.stale.store(micros(ask.lease), Ordering::Relaxed);
+        let room = lock(&outbox.parking).room(ask.limit);
+        if room == 0 {
+            return Ok(Claim::default());
+        }
+        let until = Instant::now() + ask.lease;
+        let rows = outbox
+            .schema
+            .query(include_str!("../../sql/celery_outbox/claim.sql"))
+            .bind(postgres::limit(room))
+            .bind(postgres::limit(ask.bytes))
+            .bind(ask.lease.as_secs_f64())
+            .bind(outbox.max_retries())
+            .fetch_all(&outbox.pool)
+            .await
+            .map_err(database("claiming tasks"))?;
+        let mut claimed = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let (event, held_since) = read::claimed(row).map_err(database("reading a claim"))?;
+            let token = fence::token(held_since);
+            claimed.push(Claimed::new(event, Vec::new(), token, until, self.give_back.clone()));
+        }
+        // RETURNING promises no order.
+        claimed.sort_by_key(|claimed| claimed.event().seq);
+        lock(&outbox.parking).claimed(claimed.len());
+        Ok(Claim::new(claimed))
+    }
+
+    async fn settle(&self, settlements: &[Settlement], _delete: bool) -> Result<Vec<Ticket>, StoreError> {
+        self.outbox.settle(settlements).await.map_err(database("settling tasks"))
+    }
+
+    /// In a task of its own: a renewal that is cancelled half-way would change the row's fence, and nobody would know it.
+    async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError> {
+        let (outbox, tickets) = (Arc::clone(&self.outbox), tickets.to_vec());
+        let renewal = tokio::spawn(async move { outbox.renew(&tickets, lease).await });
+        renewal.await.map_err(database("renewing claims"))?.map_err(database("renewing claims"))
+    }
+
+    async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
+        self.outbox.tell_of_other_versions().await?;
+        self.outbox.sweep().await
+    }
+
+    async fn parked_on(&self) -> Result<Vec<String>, StoreError> {
+        Ok(lock(&self.outbox.parking).on().map(str::to_owned).into_iter().collect())
+    }
+
+    /// A row does not say what it waits for.
+    async fn parked_kinds(&self, _on: &str) -> Result<Vec<EventKind>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Lets so many be claimed, and of those that were parked here as many need not wait for the end of their cooldown.
+    /// Answers at least one, so that the relay looks at once: others may be due that were never claimed.
+    async fn unpark(&self, on: &str, _kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError> {
+        let Some(rows) = lock(&self.outbox.parking).unpark(on, limit) else { return Ok(0) };
+        if rows.is_empty() {
+            return Ok(1);
+        }
+        let (ids, since): (Vec<i64>, Vec<DateTime<Utc>>) = rows.into_iter().unzip();
+        let done = self
+            .outbox
+            .schema
+            .query(include_str!("../../sql/celery_outbox/unpark.sql"))
+            .bind(ids)
+            .bind(since)
+            .execute(&self.outbox.pool)
+            .await
+            .map_err(database("unparking tasks"))?;
+        Ok(done.rows_affected().max(1))
+    }
+
+    /// What is delivered is deleted, and the dead letters are its own commands' to purge.
+    async fn cleanup(&self, _retention: &Retention) -> Result<Cleaned, StoreError> {
+        Ok(Cleaned::default())
+    }
+
+    async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
+        if lock(&self.outbox.parking).room(1) == 0 {
+            return Ok(None);
+        }
+        let due: Option<f64> = self
+            .outbox
+            .schema
+            .query_scalar(include_str!("../../sql/celery_outbox/next_due.sql"))
+            .bind(self.outbox.stale())
+            .bind(self.outbox.max_retries())
+            .fetch_one(&self.outbox.pool)
+            .await
+            .map_err(database("looking for the next due task"))?;
+        Ok(due.map(seconds))
+    }
+
+    async fn remaining(&self) -> Result<u64, StoreError> {
+        Ok(self.outbox.due().await?.0)
+    }
+
+    /// There is no table to say it in.
+    async fn heartbeat(&self, _heartbeat: &Heartbeat) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn farewell(&self, _relay: Uuid) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Its producers notify nobody, and no trigger may be added to its tables.
+    async fn wake(&self, _waker: Waker) -> Result<WakeUp, StoreError> {
+        Ok(WakeUp::Polling)
+    }
+}

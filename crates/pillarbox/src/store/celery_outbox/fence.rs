@@ -1,0 +1,107 @@
+//! Fences: a claim is ours as long as `updated_at` is what the claim wrote. Renewing it writes another one, which is kept
+//! here for the ticket that the relay has.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+use tokio::sync::{RwLock, RwLockReadGuard};
+use uuid::Uuid;
+
+use super::Outbox;
+use crate::store::Ticket;
+
+/// The event's id: the row's, as a UUID.
+pub(super) fn event_id(id: i64) -> Uuid {
+    Uuid::from_u64_pair(0, id.cast_unsigned())
+}
+
+pub(super) fn row_id(ticket: Ticket) -> i64 {
+    ticket.id.as_u64_pair().1.cast_signed()
+}
+
+/// The token of a claim: its moment, as exact as the database keeps it.
+pub(super) fn token(held_since: DateTime<Utc>) -> Uuid {
+    Uuid::from_u64_pair(0, held_since.timestamp_micros().cast_unsigned())
+}
+
+fn claimed_at(ticket: Ticket) -> DateTime<Utc> {
+    DateTime::from_timestamp_micros(ticket.token.as_u64_pair().1.cast_signed()).unwrap_or_default()
+}
+
+/// The moments of claims that were renewed.
+///
+/// Whoever settles reads them until it has settled, and whoever renews writes them until it has renewed: so a settle
+/// never meets a row whose renewal it has not heard of.
+#[derive(Debug, Default)]
+pub(super) struct Fences(RwLock<HashMap<Ticket, Renewed>>);
+
+#[derive(Debug)]
+struct Renewed {
+    held_since: DateTime<Utc>,
+    at: Instant,
+}
+
+/// What holds while one settles.
+pub(super) struct Held<'a>(RwLockReadGuard<'a, HashMap<Ticket, Renewed>>);
+
+impl Held<'_> {
+    /// What stands in the row while the claim is ours.
+    pub(super) fn since(&self, ticket: Ticket) -> DateTime<Utc> {
+        self.0.get(&ticket).map_or_else(|| claimed_at(ticket), |renewed| renewed.held_since)
+    }
+}
+
+impl Fences {
+    pub(super) async fn read(&self) -> Held<'_> {
+        Held(self.0.read().await)
+    }
+
+    /// These are settled.
+    pub(super) async fn forget(&self, tickets: impl Iterator<Item = Ticket>) {
+        if !self.0.read().await.is_empty() {
+            let mut renewed = self.0.write().await;
+            for ticket in tickets {
+                renewed.remove(&ticket);
+            }
+        }
+    }
+}
+
+impl Outbox {
+    /// Answers the claims that are still ours.
+    pub(super) async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, sqlx::Error> {
+        let mut renewed = self.fences.0.write().await;
+        // What was never settled, say because the database did not take it, is long stale.
+        renewed.retain(|_, renewed| renewed.at.elapsed() < lease * 2);
+        let since = |ticket: &Ticket| renewed.get(ticket).map_or_else(|| claimed_at(*ticket), |known| known.held_since);
+        let (ids, held_since): (Vec<i64>, Vec<DateTime<Utc>>) =
+            tickets.iter().map(|ticket| (row_id(*ticket), since(ticket))).unzip();
+        let rows: Vec<(i64, DateTime<Utc>)> = self
+            .schema
+            .query_as(include_str!("../../../sql/celery_outbox/renew.sql"))
+            .bind(ids)
+            .bind(held_since)
+            .fetch_all(&self.pool)
+            .await?;
+        let rows: HashMap<i64, DateTime<Utc>> = rows.into_iter().collect();
+        let at = Instant::now();
+        let ours: Vec<Ticket> = tickets.iter().copied().filter(|ticket| rows.contains_key(&row_id(*ticket))).collect();
+        renewed.extend(ours.iter().map(|ticket| (*ticket, Renewed { held_since: rows[&row_id(*ticket)], at })));
+        Ok(ours)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_says_which_row_and_since_when() {
+        let held_since = DateTime::from_timestamp_micros(1_767_323_045_678_901).unwrap();
+        for id in [1, i64::MAX, -7] {
+            let ticket = Ticket { id: event_id(id), token: token(held_since) };
+            assert_eq!((row_id(ticket), claimed_at(ticket)), (id, held_since));
+        }
+    }
+}

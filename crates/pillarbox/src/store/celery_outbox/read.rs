@@ -1,0 +1,47 @@
+//! Rows of `celery_outbox` as the events that the relay sees.
+
+use chrono::{DateTime, Utc};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use super::fence;
+use crate::celery::AGGREGATE_TYPE;
+use crate::celery::adopted::AdoptedRow;
+use crate::event::{Headers, StoredEvent};
+
+/// A row of `claim.sql`: the event, and since when it is ours.
+pub(super) fn claimed(row: &PgRow) -> Result<(StoredEvent, DateTime<Utc>), sqlx::Error> {
+    let held_since = row.try_get("updated_at")?;
+    Ok((event(row, held_since)?, held_since))
+}
+
+/// What is relative in it counts from this moment.
+pub(super) fn event(row: &PgRow, now: DateTime<Utc>) -> Result<StoredEvent, sqlx::Error> {
+    let id: i64 = row.try_get("id")?;
+    let task_id: &str = row.try_get("task_id")?;
+    let task_name: &str = row.try_get("task_name")?;
+    let adopted = AdoptedRow {
+        task_id,
+        task_name,
+        args: row.try_get("args")?,
+        kwargs: row.try_get("kwargs")?,
+        options: row.try_get("options")?,
+        sentry_trace_id: row.try_get("sentry_trace_id")?,
+        sentry_baggage: row.try_get("sentry_baggage")?,
+        structlog_context: row.try_get("structlog_context")?,
+    };
+    Ok(StoredEvent {
+        id: fence::event_id(id),
+        seq: id,
+        aggregate_type: AGGREGATE_TYPE.to_owned(),
+        aggregate_id: task_id.to_owned(),
+        event_type: task_name.to_owned(),
+        payload: adopted.payload(now),
+        headers: Headers::new(),
+        idempotency_key: id.to_string(),
+        attempts: row.try_get::<i16, _>("retries")?.max(0).cast_unsigned().into(),
+        max_attempts: None,
+        claims: 0,
+        created_at: row.try_get("created_at")?,
+    })
+}

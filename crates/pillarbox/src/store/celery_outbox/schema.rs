@@ -1,0 +1,117 @@
+//! Whether the tables are those that this program knows, and what in them it leaves alone.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use super::{Outbox, lock, read};
+use crate::error::StoreError;
+use crate::store::Swept;
+use crate::store::postgres::database;
+
+/// The columns of both tables that we read or write.
+const SHARED: [&str; 14] = [
+    "id",
+    "created_at",
+    "retries",
+    "task_id",
+    "task_name",
+    "args",
+    "kwargs",
+    "redacted_args",
+    "redacted_kwargs",
+    "options",
+    "sentry_trace_id",
+    "sentry_baggage",
+    "structlog_context",
+    "schema_version",
+];
+const TABLES: [(&str, [&str; 2]); 2] =
+    [("celery_outbox", ["updated_at", "retry_after"]), ("celery_outbox_dead_letter", ["dead_at", "failure_reason"])];
+
+/// How often it is told that tasks of another schema_version wait.
+const REMIND: Duration = Duration::from_secs(60);
+/// How many of the oldest tasks are looked at for that, and by a sweep.
+const LOOKED_AT: i64 = 10_000;
+const SWEPT: i64 = 2000;
+
+impl Outbox {
+    /// Refuses tables that an older django-celery-outbox made, and those of a newer one that we could not write to.
+    pub(super) async fn check_columns(&self) -> Result<(), StoreError> {
+        let rows: Vec<(String, String, bool)> = self
+            .schema
+            .query_as(include_str!("../../../sql/celery_outbox/columns.sql"))
+            .bind(self.schema.name())
+            .fetch_all(&self.pool)
+            .await
+            .map_err(database("looking at django-celery-outbox's tables"))?;
+        let mut found: HashMap<&str, HashSet<&str>> = HashMap::new();
+        for (table, column, _) in &rows {
+            found.entry(table).or_default().insert(column);
+        }
+        for (table, own) in TABLES {
+            let Some(columns) = found.get(table) else {
+                return Err(self.not_adoptable(format!("there is no table {table:?}")));
+            };
+            if let Some(missing) = SHARED.iter().chain(&own).find(|column| !columns.contains(*column)) {
+                return Err(self.not_adoptable(format!("{table:?} has no column {missing:?}")));
+            }
+        }
+        let (dead_letters, own) = TABLES[1];
+        let unknown = |column: &str| !SHARED.contains(&column) && !own.contains(&column);
+        match rows.iter().find(|(table, column, needed)| *needed && table == dead_letters && unknown(column)) {
+            Some((table, column, _)) => Err(StoreError::TooNewToAdopt { table: table.clone(), column: column.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    fn not_adoptable(&self, what: String) -> StoreError {
+        StoreError::NotAdoptable { what, schema: self.schema.name().to_owned() }
+    }
+
+    /// Tasks of another schema_version are left alone, as by django-celery-outbox's own relay, but not in silence.
+    pub(super) async fn tell_of_other_versions(&self) -> Result<(), StoreError> {
+        if lock(&self.told_at).is_some_and(|at| at.elapsed() < REMIND) {
+            return Ok(());
+        }
+        *lock(&self.told_at) = Some(Instant::now());
+        let (count, highest): (i64, Option<i16>) = self
+            .schema
+            .query_as(include_str!("../../../sql/celery_outbox/other_versions.sql"))
+            .bind(LOOKED_AT)
+            .fetch_one(&self.pool)
+            .await
+            .map_err(database("looking for tasks of another schema_version"))?;
+        if let Some(highest) = highest {
+            tracing::warn!(
+                tasks = count,
+                schema_version = highest,
+                "tasks of a schema_version that this program does not know wait in celery_outbox and are left alone (it \
+                 knows 1); a newer django-celery-outbox wrote them, relay them with its own relay"
+            );
+        }
+        Ok(())
+    }
+
+    /// Sweep: what had been retried too often before it was claimed.
+    pub(super) async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
+        let limit = self.settings.max_retries;
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let error = format!("max retries exceeded: it had failed {limit} times or more already and was not sent again");
+        let rows = self
+            .schema
+            .query(include_str!("../../../sql/celery_outbox/sweep.sql"))
+            .bind(self.stale())
+            .bind(self.max_retries())
+            .bind(&error)
+            .bind(SWEPT)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(database("sweeping tasks"))?;
+        rows.iter()
+            .map(|row| Ok(Swept { event: read::event(row, chrono::Utc::now())?, error: error.clone() }))
+            .collect::<Result<_, sqlx::Error>>()
+            .map_err(database("reading a swept task"))
+    }
+}

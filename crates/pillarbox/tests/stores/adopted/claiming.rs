@@ -1,0 +1,184 @@
+//! Claim: the same rows as its own relay selects, once.
+
+use std::collections::HashSet;
+
+use pillarbox::celery::Recorded;
+use pillarbox_testkit::wait_until;
+
+use super::*;
+
+#[tokio::test]
+async fn a_claim_takes_the_oldest_first_and_its_own_relay_leaves_them_alone() {
+    let outbox = CeleryOutbox::create().await;
+    let added = outbox.add(5).await;
+    let store = store(&outbox).await;
+    let claim = store.claim(Ask { limit: 3, ..ASK }).await.unwrap();
+    assert_eq!(ids(&claim), added[..3]);
+    assert_eq!(outbox.selected(STALE).await, added[3..]);
+    let rest = store.claim(ASK).await.unwrap();
+    assert_eq!(ids(&rest), added[3..]);
+    assert!(store.claim(ASK).await.unwrap().is_empty());
+    assert!(outbox.rows().await.iter().all(|row| row.updated_at.is_some() && row.retry_after.is_none()));
+}
+
+#[tokio::test]
+async fn an_event_is_the_message_of_its_row() {
+    let outbox = CeleryOutbox::create().await;
+    let id = outbox.add(1).await[0];
+    outbox
+        .execute(
+            "UPDATE celery_outbox SET retries = 2, updated_at = now(), retry_after = now(), kwargs = '{\"n\": 1.50}', \
+             options = '{\"queue\": \"orders\"}', sentry_trace_id = 'a-b-1'",
+        )
+        .await;
+    let claim = store(&outbox).await.claim(ASK).await.unwrap();
+    let claimed = claim.iter().next().unwrap();
+    let event = claimed.event();
+    assert_eq!((event.seq, event.attempts, event.event_type.as_str()), (id, 2, "orders.process"));
+    assert_eq!((event.aggregate_type.as_str(), event.aggregate_id.as_str()), ("celery", "task-1"));
+    let message = Recorded::read(&event.payload).unwrap().unwrap();
+    let body = std::str::from_utf8(message.body.as_bytes()).unwrap();
+    assert!(body.starts_with(r#"[[1], {"n": 1.50}, {"callbacks": null"#), "{body}");
+    assert_eq!(message.queue.as_deref(), Some("orders"));
+    assert_eq!(message.headers.text("sentry-trace").as_deref(), Some("a-b-1"));
+}
+
+#[tokio::test]
+async fn all_three_kinds_of_due_rows_are_claimed_and_no_others() {
+    let outbox = CeleryOutbox::create().await;
+    let added = outbox.add(7).await;
+    for (row, set) in [
+        (0, "updated_at = now() - interval '1 hour', retry_after = now() - interval '1 second', retries = 1"),
+        (1, "updated_at = now() - interval '6 minutes'"),
+        (3, "updated_at = now(), retry_after = now() + interval '1 minute', retries = 1"),
+        (4, "updated_at = now() - interval '4 minutes'"),
+        (5, "schema_version = 2"),
+        (6, "schema_version = 0, updated_at = now() - interval '1 hour'"),
+    ] {
+        outbox.execute(&format!("UPDATE celery_outbox SET {set} WHERE id = {}", added[row])).await;
+    }
+    assert_eq!(outbox.selected(STALE).await, added[..3]);
+    let store = store(&outbox).await;
+    assert_eq!(store.remaining().await.unwrap(), 3);
+    let claim = store.claim(ASK).await.unwrap();
+    assert_eq!(ids(&claim), added[..3]);
+}
+
+/// Its own claim leaves `retry_after` as it is, so that a second relay takes a retried task that is on its way.
+#[tokio::test]
+async fn a_retried_task_on_its_way_is_not_selected_again() {
+    let outbox = CeleryOutbox::create().await;
+    outbox.add(1).await;
+    outbox.execute("UPDATE celery_outbox SET retries = 1, updated_at = now(), retry_after = now()").await;
+    let store = store(&outbox).await;
+    let claim = store.claim(ASK).await.unwrap();
+    assert_eq!(claim.len(), 1);
+    assert!(outbox.selected(STALE).await.is_empty());
+    assert!(store.claim(ASK).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_claim_is_bounded_in_bytes_but_takes_one() {
+    let outbox = CeleryOutbox::create().await;
+    let added = outbox.add(4).await;
+    // Compressed it is small, and it is not what is asked for.
+    outbox.execute("UPDATE celery_outbox SET args = jsonb_build_array(repeat('x', 100000))").await;
+    let store = store(&outbox).await;
+    let claim = store.claim(Ask { bytes: 10, ..ASK }).await.unwrap();
+    assert_eq!(ids(&claim), added[..1]);
+    let claim = store.claim(Ask { bytes: 150_000, ..ASK }).await.unwrap();
+    assert_eq!(ids(&claim), added[1..3]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claimers_never_share_a_row() {
+    let outbox = CeleryOutbox::create().await;
+    let added = outbox.add(1000).await;
+    let claimers = (0..4).map(|_| async {
+        let store = store(&outbox).await;
+        let mut claims = Vec::new();
+        loop {
+            match store.claim(Ask { limit: 20, ..ASK }).await.unwrap() {
+                claim if claim.is_empty() => return claims,
+                claim => claims.push(claim),
+            }
+        }
+    });
+    let claims: Vec<Claim> = futures_util::future::join_all(claimers).await.into_iter().flatten().collect();
+    let claimed: Vec<i64> = claims.iter().flat_map(ids).collect();
+    let different: HashSet<i64> = claimed.iter().copied().collect();
+    assert_eq!((claimed.len(), different.len()), (added.len(), added.len()));
+}
+
+#[tokio::test]
+async fn what_its_own_relay_has_locked_is_passed_over() {
+    let outbox = CeleryOutbox::create().await;
+    let added = outbox.add(3).await;
+    let mut tx = outbox.pool().begin().await.unwrap();
+    sqlx::query("SELECT id FROM celery_outbox ORDER BY id LIMIT 2 FOR UPDATE").execute(&mut *tx).await.unwrap();
+    let claim = store(&outbox).await.claim(ASK).await.unwrap();
+    assert_eq!(ids(&claim), added[2..]);
+}
+
+#[tokio::test]
+async fn a_claim_that_is_dropped_is_untried_again() {
+    let outbox = CeleryOutbox::create().await;
+    let added = outbox.add(2).await;
+    outbox
+        .execute(&format!(
+            "UPDATE celery_outbox SET retries = 1, updated_at = now(), retry_after = now() WHERE id = {}",
+            added[1]
+        ))
+        .await;
+    let store = store(&outbox).await;
+    drop(store.claim(ASK).await.unwrap());
+    wait_until("both are due again", Duration::from_secs(10), async || outbox.selected(STALE).await == added).await;
+    let rows = outbox.rows().await;
+    assert_eq!((rows[0].updated_at, rows[0].retry_after), (None, None));
+    assert_eq!((rows[1].retries, wait(&rows[1])), (1, 0));
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_a_message_says_so_and_stops_nobody() {
+    let outbox = CeleryOutbox::create().await;
+    let added = outbox.add(3).await;
+    outbox.execute(&format!("UPDATE celery_outbox SET args = '{{\"a\": 1}}' WHERE id = {}", added[1])).await;
+    let claim = store(&outbox).await.claim(ASK).await.unwrap();
+    let readable: Vec<_> = claim.iter().map(|claimed| Recorded::read(&claimed.event().payload).unwrap()).collect();
+    assert!(readable[0].is_ok() && readable[2].is_ok());
+    let why = readable[1].as_ref().unwrap_err().to_string();
+    assert_eq!(why, "the row cannot be sent as a Celery task: args is an object, it must be a list");
+}
+
+/// Much that waits for its time and much that others have claimed, statistics from when the table was empty, and the three
+/// conditions walk their indexes all the same.
+#[tokio::test]
+async fn a_claim_reads_what_is_due_and_not_what_waits() {
+    let outbox = CeleryOutbox::create().await;
+    outbox.execute("ALTER TABLE celery_outbox SET (autovacuum_enabled = off); ANALYZE celery_outbox").await;
+    outbox.add(20_000).await;
+    outbox
+        .execute(
+            "UPDATE celery_outbox SET updated_at = now(), \
+                 retry_after = CASE WHEN id % 2 = 0 THEN now() + interval '1 hour' END WHERE id > 100",
+        )
+        .await;
+    let claim = include_str!("../../../sql/celery_outbox/claim.sql");
+    let claim = ["500", "1000000", "300.0", "5"]
+        .into_iter()
+        .zip(1..)
+        .fold(claim.replace("{schema}", "public"), |sql, (value, number)| sql.replace(&format!("${number}"), value));
+    let settings = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off";
+    for statistics in ["SELECT", "ANALYZE celery_outbox"] {
+        outbox.execute(statistics).await;
+        let mut tx = outbox.pool().begin().await.unwrap();
+        sqlx::raw_sql(settings).execute(&mut *tx).await.unwrap();
+        let explain = sqlx::AssertSqlSafe(format!("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {claim}"));
+        let plan: Vec<String> = sqlx::query_scalar(explain).fetch_all(&mut *tx).await.unwrap();
+        let text = plan.join("\n");
+        for index in ["celery_outbox_pending_idx", "celery_outbox_retry_idx", "celery_outbox_stale_idx"] {
+            assert!(plan.iter().any(|line| line.contains(&format!("Index Scan using {index}"))), "{text}");
+        }
+        assert!(!text.contains("Seq Scan") && !text.contains("Rows Removed by Filter: 1"), "{text}");
+    }
+}
