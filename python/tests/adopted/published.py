@@ -108,7 +108,7 @@ def rows() -> list[dict[str, Any]]:
 
 def message(row: dict[str, Any]) -> dict[str, Any]:
     """What the relay publishes for a row."""
-    with mock.patch.object(type(app), "now", lambda self: NOW):
+    with mock.patch.object(type(app), "now", return_value=NOW):
         RelayPublisher(app, send_timeout=10).publish(CeleryOutbox(schema_version=1, **row))
     with app.connection_for_read() as connection:
         for queue in app.conf.task_queues:
