@@ -77,3 +77,15 @@ impl Cli {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn the_flags_of_every_command_fit_together() {
+        Cli::command().debug_assert();
+    }
+}

@@ -5,20 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use pillarbox::store::celery_outbox::{CeleryOutboxSettings, CeleryOutboxStore};
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::sqlite::SqliteStore;
 use pillarbox::store::{Migration, Role};
 use pillarbox::{Inspect, Store, StoreError};
 
-use crate::config::Settings;
 use crate::config::database::Database;
 use crate::config::source::{DJANGO_CELERY_OUTBOX, SourceKind};
+use crate::config::{ConfigError, Settings};
 use crate::output::Output;
 
 /// What a relay delivers from.
 pub(crate) enum Source {
     /// Our own tables.
     Own(Opened),
+    /// Those of django-celery-outbox.
+    Adopted(CeleryOutboxStore),
 }
 
 /// What waits, for the metrics.
@@ -37,7 +40,9 @@ impl Source {
         match settings.source.kind {
             SourceKind::OutboxEvent => Ok(Self::Own(Opened::checked(&settings.database, output).await?)),
             SourceKind::DjangoCeleryOutbox => {
-                bail!("source.kind {DJANGO_CELERY_OUTBOX:?} is not served yet by this program")
+                let store = adopt(settings).await?;
+                store.check().await?;
+                Ok(Self::Adopted(store))
             }
         }
     }
@@ -46,6 +51,7 @@ impl Source {
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match self {
             Self::Own(opened) => opened.store(),
+            Self::Adopted(store) => Arc::new(store.clone()),
         }
     }
 
@@ -55,8 +61,26 @@ impl Source {
                 let counts = opened.inspect().counts().await?;
                 Ok(Depth { due: counts.due, dead: counts.failed, oldest: counts.oldest_due })
             }
+            Self::Adopted(store) => {
+                let depth = store.depth().await?;
+                Ok(Depth { due: depth.due, dead: depth.dead_letters, oldest: depth.oldest })
+            }
         }
     }
+}
+
+async fn adopt(settings: &Settings) -> anyhow::Result<CeleryOutboxStore> {
+    let Database::Postgres { url, schema } = &settings.database else {
+        return Err(ConfigError::new(format!(
+            "database.url is {}, but source.kind {DJANGO_CELERY_OUTBOX:?} needs the PostgreSQL database of the Django \
+             project; set it, or PILLARBOX_DATABASE_URL, to postgres://USER:PASSWORD@HOST/DATABASE",
+            settings.database.shown()
+        ))
+        .into());
+    };
+    let adopted =
+        CeleryOutboxSettings { cooldown: settings.source.cooldown, max_retries: settings.relay.retry.max_attempts };
+    Ok(CeleryOutboxStore::connect(url.expose(), schema, adopted).await?)
 }
 
 /// An open outbox.

@@ -5,6 +5,8 @@
 #[path = "cli/home.rs"]
 mod home;
 
+#[path = "cli/celery.rs"]
+mod celery;
 #[path = "cli/configuration.rs"]
 mod configuration;
 #[path = "cli/delivering.rs"]

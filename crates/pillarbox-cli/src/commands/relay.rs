@@ -16,7 +16,9 @@ use crate::observers::report::{Report, Writing};
 use crate::observers::statsd::{Sending, Statsd};
 use crate::store::Source;
 
+/// Also those of `celery-relay`, which has more.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(crate) struct Arguments {
     /// Write a line of JSON to standard output for each event that was sent, failed or was given up
     ///

@@ -3,15 +3,38 @@
 use std::time::Duration;
 
 use pillarbox::store::Counts;
+use pillarbox::store::celery_outbox::QueueDepth;
+use serde_json::json;
 
 use super::Session;
 use super::events::moment;
+use crate::store::Source;
 use crate::table::{Align, Table, fields};
 
 pub(crate) async fn run(session: &Session) -> anyhow::Result<()> {
-    let counts = session.open().await?.inspect().counts().await?;
+    let counts = match session.source().await? {
+        Source::Own(opened) => opened.inspect().counts().await?,
+        Source::Adopted(store) => return adopted(session, store.depth().await?),
+    };
     let database = session.settings.database.shown();
     Ok(session.output.answer(&counts, || format!("the outbox in {database}\n\n{}", render(&counts)))?)
+}
+
+/// What can be had cheaply from the tables of django-celery-outbox; its own command tells the rest.
+fn adopted(session: &Session, depth: QueueDepth) -> anyhow::Result<()> {
+    let QueueDepth { due, oldest, dead_letters, .. } = depth;
+    let answer = json!({
+        "due": due, "failed": dead_letters, "oldest_due_seconds": oldest.map(|oldest| oldest.as_secs_f64()),
+    });
+    session.output.answer(&answer, || {
+        let waits = oldest.map_or(String::new(), |oldest| format!("  (the oldest for {})", rounded(oldest)));
+        let width = due.to_string().len().max(dead_letters.to_string().len());
+        let counts = [("due", format!("{due:>width$}{waits}")), ("dead letters", format!("{dead_letters:>width$}"))];
+        let database = session.settings.database.shown();
+        format!("the tables of django-celery-outbox in {database}\n\n{}", fields(counts))
+    })?;
+    session.output.note("`manage.py celery_outbox_stats` tells more");
+    Ok(())
 }
 
 fn render(counts: &Counts) -> String {

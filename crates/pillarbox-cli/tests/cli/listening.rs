@@ -27,13 +27,13 @@ async fn choosy() -> (Receiver, Home) {
     (receiver, home)
 }
 
-async fn start(home: &Home, arguments: &[&str]) -> Program {
+pub(crate) async fn start(home: &Home, arguments: &[&str]) -> Program {
     let relay = Program::start(home.command(arguments));
     relay.wait_for_line("the relay starts", PATIENCE).await.unwrap();
     relay
 }
 
-fn report(relay: &Program) -> Vec<Value> {
+pub(crate) fn report(relay: &Program) -> Vec<Value> {
     let lines = relay.lines();
     let lines = lines.iter().filter(|line| line.starts_with("{\"outcome\""));
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()
