@@ -96,13 +96,14 @@ class Store:
 
     def retry(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
         """Makes events due now with all their attempts before them, and answers `due`, `delivered` or `being_sent`."""
-        names = [str(id) for id in ids]
+        ids = list(ids)
         with transaction.atomic(using=self.alias):
             if not self.lite:
-                return {as_uuid(id): answer for id, answer in statements.run(self.connection, "retry", names)}
-            due = [row[0] for row in statements.run(self.connection, "retry", json.dumps(names))]
+                return {as_uuid(id): answer for id, answer in statements.run(self.connection, "retry", ids)}
+            names = json.dumps([str(id) for id in ids])
+            due = [row[0] for row in statements.run(self.connection, "retry", names)]
             statements.run(self.connection, "retry_deliveries", json.dumps(due))
-        statuses = OutboxEvent.objects.using(self.alias).filter(pk__in=names).values_list("id", "status")
+        statuses = OutboxEvent.objects.using(self.alias).filter(pk__in=ids).values_list("id", "status")
         again = {as_uuid(id) for id in due}
         return {
             id: "due" if id in again else "delivered" if status == "delivered" else "being_sent"
@@ -125,9 +126,9 @@ class Store:
         return statements.run(self.connection, "cleanup_remaining", delivered_after, failed_after)[0][0]
 
     def _keep(self, id: uuid.UUID, failed: Attempt) -> None:
-        row = (str(id), failed.destination[:255], failed.took_ms, None, failed.error, None, 1)
+        row = (id, failed.destination[:255], failed.took_ms, None, failed.error, None, 1)
         if self.lite:
-            statements.run(self.connection, "settle_attempts", json.dumps([row]))
+            statements.run(self.connection, "settle_attempts", json.dumps([(str(id), *row[1:])]))
             statements.run(self.connection, "prune_attempts", json.dumps([str(id)]), ATTEMPTS_KEPT)
         else:
             statements.run(self.connection, "settle_attempts", *([value] for value in row), ATTEMPTS_KEPT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -23,6 +24,7 @@ DATABASES = {
         "PASSWORD": unquote(_address.password or ""),
         "HOST": _address.hostname,
         "PORT": _address.port,
+        "OPTIONS": json.loads(os.environ.get("PILLARBOX_TEST_OPTIONS", "{}")),
         "TEST": {"NAME": f"test_pillarbox_{os.getpid()}"},
     },
     "lite": {

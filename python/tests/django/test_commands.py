@@ -63,6 +63,8 @@ def test_stats_say_what_to_do_without_tables(alias):
         stats("--database", alias)
 
 
+# Newer checks of Django ask the databases.
+@pytest.mark.django_db(databases=["default", "lite"])
 @pytest.mark.parametrize(
     ("setting", "value", "id"),
     [
@@ -83,6 +85,7 @@ def test_mistakes_in_the_settings_are_found(settings, setting, value, id):
     assert [message.id for message in run_checks()] == [id]
 
 
+@pytest.mark.django_db(databases=["default", "lite"])
 def test_a_near_miss_is_suggested(settings):
     settings.PILLARBOX_HANDLER = {}
     assert run_checks()[0].hint == "Is it PILLARBOX_HANDLERS?"
