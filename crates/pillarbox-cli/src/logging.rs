@@ -6,13 +6,14 @@ use tracing_subscriber::EnvFilter;
 
 use crate::cli::{Cli, Command, LogFormat};
 
-/// `RUST_LOG` decides; without it a relay tells what it does, and the other commands only of trouble.
+/// `RUST_LOG` decides; without it a relay tells what it does, and the other commands only of trouble. The client of RabbitMQ
+/// is silent: what it has to say is in our errors, and it would log whole messages.
 pub(crate) fn start(cli: &Cli) {
     let usual = match cli.command {
-        Command::Relay(_) | Command::CeleryRelay(_) => "info",
+        Command::Relay(_) | Command::CeleryRelay(_) => "info,lapin=off",
         // The demo shows its trouble itself.
         Command::Demo(_) => "off",
-        _ => "warn",
+        _ => "warn,lapin=off",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
     let logs = tracing_subscriber::fmt()

@@ -58,7 +58,11 @@ impl Amqp {
 
     /// The connection, made anew if there is none or it was lost.
     async fn link(&self, deadline: Instant) -> Result<Arc<Link>, SendError> {
-        let mut current = self.link.lock().await;
+        // Somebody else may be connecting.
+        let waiting = tokio::time::timeout_at(deadline.into(), self.link.lock());
+        let Ok(mut current) = waiting.await else {
+            return Err(SendError::unavailable("RabbitMQ cannot be connected to: no address has answered in time"));
+        };
         if let Some(link) = current.as_ref().filter(|link| link.connection.status().connected()) {
             return Ok(Arc::clone(link));
         }

@@ -96,7 +96,7 @@ impl Redis {
             }
             sent
         };
-        let failed = match tokio::time::timeout_at(tokio::time::Instant::from_std(deadline), sending).await {
+        let failed = match tokio::time::timeout_at(deadline.into(), sending).await {
             Ok(sent) => sent.err(),
             Err(_) => {
                 self.client.reset().await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::FutureExt as _;
 use lapin::types::AMQPValue;
 use pillarbox::{SendErrorKind, StoredEvent};
 use pillarbox_sinks::celery::{CeleryQueue, CeleryRoute, CelerySettings, QueueType};
@@ -43,6 +44,22 @@ async fn a_batch_arrives_whole_and_in_order() {
         assert_eq!(*message.properties.delivery_mode(), Some(2));
     }
     assert!(rabbit.next(&queue).await.is_none());
+}
+
+#[tokio::test]
+async fn a_batch_that_was_dropped_leaves_nothing_behind() {
+    let rabbit = Rabbit::shared().await;
+    let (good, missing) = (unique("good"), unique("missing"));
+    rabbit.queue(&good, &[]).await;
+    let sink = sink(broker());
+    assert_eq!(send_one(&sink, to_queue(&good)).await, Ok(()));
+    for _ in 0..20 {
+        // Polled once, everything is published and nothing answered: what comes back must not reach the next batch.
+        let batch = (0..50).map(|_| to_queue(&missing)).collect();
+        assert!(send(&sink, batch).now_or_never().is_none());
+        assert_eq!(send_one(&sink, to_queue(&good)).await, Ok(()));
+    }
+    assert_eq!(rabbit.count(&good).await, 21);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use ::redis::AsyncCommands as _;
 use pillarbox::{SendErrorKind, StoredEvent};
 use pillarbox_sinks::celery::CelerySettings;
 use pillarbox_testkit::{RabbitMq, Redis, wait_until};
@@ -72,12 +73,14 @@ async fn a_delayed_message_without_its_exchange(server: &RabbitMq) {
     assert_eq!(answers[1], Ok(()));
 }
 
+/// A port that nobody listens on.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
 #[tokio::test]
 async fn nobody_listens() {
-    let port = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
-    };
+    let port = free_port();
     for broker in [
         format!("amqp://127.0.0.1:{port}//"),
         format!("redis://127.0.0.1:{port}/0"),
@@ -95,10 +98,7 @@ async fn nobody_listens() {
 
 #[tokio::test]
 async fn the_second_address_is_tried_when_the_first_is_gone() {
-    let port = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
-    };
+    let port = free_port();
     let rabbit = Rabbit::shared().await;
     let queue = unique("second");
     rabbit.queue(&queue, &[]).await;
@@ -150,4 +150,90 @@ async fn redis_is_killed_frozen_and_full() {
         let () = command(undo).query_async(&mut look).await.unwrap();
         assert_eq!(send_one(&sink, to_queue("orders")).await, Ok(()));
     }
+}
+
+#[tokio::test]
+async fn sentinels_lead_to_the_master_and_to_the_next_one() {
+    let mut master = Redis::start_with(&[]).await;
+    let next = Redis::start_with(&[("replicaof", &format!("127.0.0.1 {}", master.port()))]).await;
+    let sentinel = Sentinel::start(master.port()).await;
+    let sink = sink(CelerySettings {
+        master_name: Some("main".to_owned()),
+        ..impatient(&format!("sentinel://127.0.0.1:1;sentinel://127.0.0.1:{}/0", sentinel.port), false)
+    });
+    assert_eq!(send_one(&sink, to_queue("orders")).await, Ok(()));
+    let length = async |url: &str| -> u32 { redis(url).await.llen("orders").await.unwrap() };
+    assert_eq!(length(&master.url()).await, 1);
+    sentinel.knows_a_replica().await;
+    master.kill().await;
+    let error = send_one(&sink, to_queue("orders")).await.unwrap_err();
+    assert_eq!(error.kind, SendErrorKind::Unavailable, "{error}");
+    wait_until("the replica has become the master", PATIENCE, async || {
+        send_one(&sink, to_queue("after")).await.is_ok()
+    })
+    .await;
+    let after: u32 = redis(&next.url()).await.llen("after").await.unwrap();
+    assert_eq!(after, 1);
+}
+
+/// A sentinel for one master called `main`. It ends when the value is dropped.
+struct Sentinel {
+    child: std::process::Child,
+    port: u16,
+    _directory: tempfile::TempDir,
+}
+
+impl Sentinel {
+    async fn start(master: u16) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let path = directory.path().join("sentinel.conf");
+        let settings = format!(
+            "port {port}\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 {master} 1\n\
+             sentinel down-after-milliseconds main 300\nsentinel failover-timeout main 2000\n"
+        );
+        std::fs::write(&path, settings).unwrap();
+        let mut command = std::process::Command::new("redis-server");
+        command.arg(&path).arg("--sentinel").stdout(std::process::Stdio::null());
+        let child = command.spawn().unwrap();
+        let sentinel = Self { child, port, _directory: directory };
+        wait_until("the sentinel listens", PATIENCE, async || {
+            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+        })
+        .await;
+        sentinel
+    }
+
+    /// Sentinels ask masters for their replicas only now and then.
+    async fn knows_a_replica(&self) {
+        let mut sentinel = redis(&format!("redis://127.0.0.1:{}", self.port)).await;
+        wait_until("the sentinel knows a replica that is well", PATIENCE, async || {
+            let mut command = ::redis::cmd("SENTINEL");
+            let replicas: Vec<std::collections::BTreeMap<String, String>> =
+                command.arg("REPLICAS").arg("main").query_async(&mut sentinel).await.unwrap();
+            replicas.iter().any(|replica| {
+                replica.get("flags").is_some_and(|flags| flags == "slave")
+                    && replica.get("master-link-status").is_some_and(|status| status == "ok")
+            })
+        })
+        .await;
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test]
+async fn redis_is_reached_by_its_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("redis.sock");
+    let server = Redis::start_with(&[("unixsocket", path.to_str().unwrap()), ("requirepass", "hunter2")]).await;
+    let sink = sink(settings(format!("redis+socket://:hunter2@{}?virtual_host=3", path.display())));
+    assert_eq!(send_one(&sink, to_queue("orders")).await, Ok(()));
+    let mut look = redis(&server.url().replace("redis://", "redis://:hunter2@").replace("/0", "/3")).await;
+    assert_eq!(look.llen::<_, u32>("orders").await.unwrap(), 1);
 }

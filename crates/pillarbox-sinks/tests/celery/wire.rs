@@ -20,7 +20,7 @@ const TASKS: usize = 9;
 
 async fn publish_with_celery(broker: &str, queue: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let python = root.join("../../.venv/bin/python");
+    let python = std::env::var_os("PILLARBOX_PYTHON").map_or_else(|| root.join("../../.venv/bin/python"), Into::into);
     let script = root.join("tests/celery/publish.py");
     let output = Command::new(&python)
         .arg(script)

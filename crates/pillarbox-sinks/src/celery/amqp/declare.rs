@@ -91,7 +91,7 @@ impl Declared {
             }
             declare(link, wanted, delayed).await
         };
-        match tokio::time::timeout_at(tokio::time::Instant::from_std(deadline), declaring).await {
+        match tokio::time::timeout_at(deadline.into(), declaring).await {
             Ok(Ok(())) => {
                 let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
                 queues.insert(wanted.queue.clone(), (wanted.clone(), delayed));

@@ -168,7 +168,7 @@ impl Flight<'_> {
         if parcels.is_empty() {
             return outcomes;
         }
-        let deadline = tokio::time::Instant::from_std(self.deadline);
+        let deadline = self.deadline.into();
         let channel = match tokio::time::timeout_at(deadline, self.link.channel()).await {
             Ok(Ok(channel)) => channel,
             Ok(Err(error)) => {
