@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import sqlite3
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
 from django.utils.module_loading import import_string
 
@@ -90,16 +92,28 @@ def _celery() -> Iterator[CheckMessage]:
     excluded = getattr(settings, "CELERY_OUTBOX_EXCLUDE_TASKS", ())
     if isinstance(excluded, str) or not isinstance(excluded, Collection):
         yield Error("CELERY_OUTBOX_EXCLUDE_TASKS must be a set, list or tuple of task names.", id="pillarbox.E007")
-    path = getattr(settings, "CELERY_OUTBOX_APP", None)
-    if path:
+    if getattr(settings, "CELERY_OUTBOX_APP", None):
         try:
-            import_string(path.replace(":", "."))
-        except ImportError as error:
-            yield Error(
-                f"CELERY_OUTBOX_APP {path!r} cannot be imported: {error}",
-                hint='The dotted path of your Celery app: "shop.celery.app".',
-                id="pillarbox.E008",
-            )
+            from pillarbox.celery.loading import load_app
+
+            load_app()
+        except (ImportError, ImproperlyConfigured) as error:
+            yield Error(str(error), id="pillarbox.E008")
+    elif _uses_outbox_celery():
+        yield Warning(
+            "OutboxCelery is used, but CELERY_OUTBOX_APP is not set: pillarbox_relay and pillarbox_config need it.",
+            hint='The dotted path of your Celery app: "shop.celery.app".',
+            id="pillarbox.W002",
+        )
+
+
+def _uses_outbox_celery() -> bool:
+    module = sys.modules.get("pillarbox.celery.app")
+    if module is None:
+        return False
+    from celery import current_app
+
+    return isinstance(current_app._get_current_object(), module.OutboxCelery)
 
 
 def _unknown() -> Iterator[CheckMessage]:

@@ -60,7 +60,8 @@ class Row:
     id: uuid.UUID = field(default_factory=uuid7)
 
     def __post_init__(self) -> None:
-        self.aggregate_id = str(self.aggregate_id)
+        if self.aggregate_id is not None:
+            self.aggregate_id = str(self.aggregate_id)
         self.payload = {} if self.payload is None else self.payload
         if self.own_key:
             self.idempotency_key = str(self.id)
@@ -176,7 +177,7 @@ def _columns(row: Row) -> tuple[Any, ...]:
 
 def _check_text(name: str, text: Any, limit: int) -> None:
     if not isinstance(text, str):
-        raise InvalidEvent(f"{name} is a {type(text).__name__}; give text")
+        raise InvalidEvent(f"{name} is {'None' if text is None else 'a ' + type(text).__name__}; give text")
     if not text:
         raise InvalidEvent(f"{name} is empty; give it at least one character")
     if len(text) > limit:

@@ -10,12 +10,15 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from django.db import ProgrammingError, router
+from django.db import ProgrammingError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 
 from pillarbox import statements
 
+# As the numbered files are called.
+VERSIONS = ((1, "outbox"),)
 _TABLES = ("outbox_relay", "outbox_attempt", "outbox_delivery", "outbox_event", "outbox_migration")
 _FUNCTIONS = ("outbox_emit", "outbox_uuid7")
 
@@ -40,7 +43,11 @@ class ApplyOutbox(Operation):
         if schema_editor.collect_sql:
             # `sqlmigrate` looks at no database.
             schema_editor.collected_sql.append(self._file(connection))
-            return
+        else:
+            self.apply(connection)
+
+    def apply(self, connection: BaseDatabaseWrapper) -> None:
+        """In the current transaction."""
         with _only_schema(connection):
             _run(connection, statements.text(statements.folder(connection), "migrations_table"))
             if not self._is_there(connection):
@@ -85,6 +92,18 @@ class ApplyOutbox(Operation):
                 "INSERT INTO outbox_migration (version, name, least_program) VALUES (%s, %s, %s)",
                 [self.version, self.name, least],
             )
+
+
+def make_without_migrations(sender: Any, using: str, **kwargs: Any) -> None:
+    """A receiver of `pre_migrate`: without migrations (`pytest --nomigrations`) too the tables are the core's.
+
+    Django makes from models only those tables that are not there.
+    """
+    module, _ = MigrationLoader.migrations_module(sender.label)
+    if module is None and router.allow_migrate(using, sender.label, model_name="outboxevent"):
+        with transaction.atomic(using=using):
+            for version, name in VERSIONS:
+                ApplyOutbox(version, name).apply(connections[using])
 
 
 class _only_schema:

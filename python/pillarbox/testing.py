@@ -179,10 +179,10 @@ def decode(payload: dict[str, Any]) -> tuple[list[Any], dict[str, Any], dict[str
 def _app() -> Any:
     from celery import current_app
     from django.conf import settings
-    from django.utils.module_loading import import_string
 
-    path = getattr(settings, "CELERY_OUTBOX_APP", None)
-    return import_string(path.replace(":", ".")) if path else current_app
+    from pillarbox.celery.loading import load_app
+
+    return load_app() if getattr(settings, "CELERY_OUTBOX_APP", None) else current_app
 
 
 def _fits(event: OutboxEvent, fields: dict[str, Any]) -> bool:

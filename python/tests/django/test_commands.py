@@ -6,6 +6,7 @@ import datetime
 import io
 import json
 
+import celery
 import pytest
 from django.core.checks import run_checks
 from django.core.management import CommandError, call_command
@@ -83,6 +84,19 @@ def test_mistakes_in_the_settings_are_found(settings, setting, value, id):
     assert [message.id for message in run_checks()] == []
     setattr(settings, setting, value)
     assert [message.id for message in run_checks()] == [id]
+
+
+@pytest.mark.django_db(databases=["default", "lite"])
+def test_an_app_that_the_commands_would_not_find_is_told():
+    from pillarbox.celery import OutboxCelery
+
+    app_before = celery.current_app._get_current_object()
+    app = OutboxCelery("shop", broker="memory://", set_as_current=True)
+    try:
+        assert [message.id for message in run_checks()] == ["pillarbox.W002"]
+    finally:
+        app.close()
+        app_before.set_current()
 
 
 @pytest.mark.django_db(databases=["default", "lite"])

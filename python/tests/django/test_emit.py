@@ -94,6 +94,8 @@ def test_a_delayed_event_waits(alias):
     ("fields", "complaint"),
     [
         ({"aggregate_type": ""}, "aggregate_type is empty"),
+        ({"aggregate_id": None}, "aggregate_id is None; give text"),
+        ({"event_type": 7}, "event_type is a int; give text"),
         ({"aggregate_id": "x" * 101}, "aggregate_id has 101 characters, the limit is 100"),
         ({"event_type": "x" * 256}, "event_type has 256 characters, the limit is 255"),
         ({"event_type": "a\0b"}, "event_type contains a NUL"),

@@ -20,8 +20,8 @@ CELERY_OUTBOX_APP = "shop.celery.app"
 """,
     "shop/__init__.py": "",
     "shop/celery.py": """
-import celery
-app = celery.Celery("shop", broker="memory://")
+from pillarbox.celery import OutboxCelery
+app = OutboxCelery("shop", broker="memory://")
 app.autodiscover_tasks(["shop"])
 """,
     "shop/tasks.py": """
@@ -33,6 +33,17 @@ def process(self, number, *, fail=False):
     if fail:
         raise LookupError("no such order")
     RAN.append((number, self.request.id, self.request.retries, self.request.headers))
+    return number + 1
+
+@app.task(name="orders.stubborn", bind=True, max_retries=3)
+def stubborn(self, succeed_at):
+    if self.request.retries < succeed_at:
+        raise self.retry(countdown=60)
+    RAN.append(("stubborn", self.request.retries))
+
+@app.task(name="orders.sorry")
+def sorry(request, error, traceback):
+    RAN.append(("sorry", type(error).__name__))
 """,
     "shop/handlers.py": """
 import pillarbox
@@ -100,6 +111,37 @@ def test_recorded_tasks_are_run(outbox, pickled):
     assert [ran[:3] for ran in RAN] == [(42, "t1", 2)]
     assert outbox.emitted()[0].status == "delivered"
 
+def test_what_a_task_sends_is_run_too(outbox):
+    from celery import chain, group
+    from shop.tasks import RAN, process, stubborn
+    RAN.clear()
+    chain(process.s(1), process.s(), process.s()).delay()
+    outbox.assert_emitted("orders.process", count=1)
+    assert outbox.drain() == 3
+    assert [ran[0] for ran in RAN] == [1, 2, 3]
+    RAN.clear()
+    stubborn.delay(2)
+    assert outbox.drain() == 3
+    assert RAN == [("stubborn", 2)]
+    RAN.clear()
+    process.apply_async((7,), link=process.s(), countdown=3600)
+    group(process.s(n) for n in (20, 30)).delay()
+    assert outbox.drain() == 4
+    assert sorted(ran[0] for ran in RAN) == [7, 8, 20, 30]
+
+def test_errbacks_are_run_and_endless_retries_end(outbox):
+    from shop.tasks import RAN, process, sorry, stubborn
+    RAN.clear()
+    process.apply_async((1,), {"fail": True}, link_error=sorry.s())
+    with pytest.raises(LookupError):
+        outbox.drain()
+    outbox.drain()
+    assert RAN == [("sorry", "LookupError")]
+    from celery.exceptions import MaxRetriesExceededError
+    stubborn.delay(9)
+    with pytest.raises(MaxRetriesExceededError):
+        outbox.drain()
+
 def test_a_tasks_error_is_the_tests(outbox):
     record([1], {"fail": True})
     with pytest.raises(LookupError):
@@ -122,15 +164,16 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_fixture_tells_and_drains(project):
+@pytest.mark.parametrize("migrations", ["--migrations", "--nomigrations"])
+def test_the_fixture_tells_and_drains(project, migrations):
     environment = {**os.environ, "PYTHONPATH": f"{PACKAGE}:{project}", "DJANGO_SETTINGS_MODULE": "config"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(project), str(project)]
     # Its plugin has a fixture of the same name.
-    command += ["-p", "no:django_celery_outbox"]
+    command += ["-p", "no:django_celery_outbox", migrations]
     plugin = [] if _installed() else ["-p", "pillarbox.testing"]
     answer = subprocess.run([*command, *plugin], env=environment, cwd=project, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert "7 passed" in answer.stdout
+    assert "9 passed" in answer.stdout
 
 
 def _installed() -> bool:

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from django.db import NotSupportedError, connections
 
-from pillarbox import statements
+from pillarbox import schema, statements
 from tests.django import program, settings
 
 PACKAGE = Path(__file__).parents[2]
@@ -161,8 +161,9 @@ def test_every_migration_of_the_core_is_there():
         assert ours == names
         # Each needs a Django migration that applies it.
         applied = "".join(path.read_text() for path in (PACKAGE / "pillarbox" / "migrations").glob("0*.py"))
-        for name in names:
+        for number, name in enumerate(names):
             version, title = name.removesuffix(".sql").split("_", 1)
+            assert schema.VERSIONS[number] == (int(version), title)
             assert f'ApplyOutbox({int(version)}, "{title}")' in applied
 
 
