@@ -1,41 +1,39 @@
 -- Claim: due tasks, oldest first. $1 limit, $2 bytes, $3 seconds after which somebody's claim is stale, $4 retries from
 -- which on a task is not sent any more (0: there are none; the sweep sees to those).
--- These are the rows that django-celery-outbox's relay selects. Each of its three conditions walks the index that was made
--- for it, and nothing is sorted but what comes of that. Without retry_after, a task that is retried is not selected again
--- while it is on its way. The clock is asked in a subquery, because what is volatile cannot end the walk through an index.
+-- These are the rows that django-celery-outbox's relay selects. Each of its three conditions walks an index up to what it
+-- looks for, and nothing is sorted but what comes of that: the orders are those of celery_outbox_stale_idx, twice, and
+-- celery_outbox_retry_idx, and no other index has them. (Ordered by id alone, the untried would be looked for through the
+-- primary key, and through all that waits, whenever the planner remembers a table in which nothing waited.)
+-- Without retry_after, a task that is retried is not selected again while it is on its way. The clock is asked in a subquery,
+-- because what is volatile cannot end the walk through an index.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ), untried AS MATERIALIZED (
-    SELECT id FROM {schema}.celery_outbox
-    WHERE updated_at IS NULL AND schema_version BETWEEN 1 AND 1 AND ($4 = 0 OR retries < $4)
-    ORDER BY id
+    SELECT id, args, kwargs, options FROM {schema}.celery_outbox
+    WHERE updated_at IS NULL AND retry_after IS NULL AND schema_version BETWEEN 1 AND 1 AND ($4 = 0 OR retries < $4)
+    ORDER BY updated_at, id
     LIMIT $1
     FOR UPDATE SKIP LOCKED
 ), retried AS MATERIALIZED (
-    SELECT id FROM {schema}.celery_outbox
+    SELECT id, args, kwargs, options FROM {schema}.celery_outbox
     WHERE retry_after <= (SELECT now FROM clock) AND schema_version BETWEEN 1 AND 1 AND ($4 = 0 OR retries < $4)
     ORDER BY retry_after, id
     LIMIT $1
     FOR UPDATE SKIP LOCKED
 ), stale AS MATERIALIZED (
-    SELECT id FROM {schema}.celery_outbox
+    SELECT id, args, kwargs, options FROM {schema}.celery_outbox
     WHERE updated_at <= (SELECT now FROM clock) - $3 * interval '1 second' AND retry_after IS NULL
       AND schema_version BETWEEN 1 AND 1 AND ($4 = 0 OR retries < $4)
     ORDER BY updated_at, id
     LIMIT $1
     FOR UPDATE SKIP LOCKED
-), due AS MATERIALIZED (
-    SELECT id FROM untried UNION SELECT id FROM retried UNION SELECT id FROM stale
-    ORDER BY id
-    LIMIT $1
 ), sized AS MATERIALIZED (
-    SELECT id, (SELECT CASE WHEN coalesce(pg_column_compression(args), pg_column_compression(kwargs),
-                                          pg_column_compression(options)) IS NULL
-                            -- What is stored as it is need not be unpacked to know its size.
-                            THEN pg_column_size(args) + pg_column_size(kwargs) + pg_column_size(options)
-                            ELSE octet_length(args::text) + octet_length(kwargs::text) + octet_length(options::text) END
-                FROM {schema}.celery_outbox AS task WHERE task.id = due.id) AS bytes
-    FROM due
+    SELECT id, CASE WHEN coalesce(pg_column_compression(args), pg_column_compression(kwargs),
+                                  pg_column_compression(options)) IS NULL
+                    -- What is stored as it is need not be unpacked to know its size.
+                    THEN pg_column_size(args) + pg_column_size(kwargs) + pg_column_size(options)
+                    ELSE octet_length(args::text) + octet_length(kwargs::text) + octet_length(options::text) END AS bytes
+    FROM (SELECT * FROM untried UNION ALL SELECT * FROM retried UNION ALL SELECT * FROM stale ORDER BY id LIMIT $1) AS due
 ), placed AS (
     SELECT id, row_number() OVER line AS place, sum(bytes) OVER line - bytes AS bytes_before
     FROM sized

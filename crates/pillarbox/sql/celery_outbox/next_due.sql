@@ -3,8 +3,9 @@
 SELECT extract(epoch FROM min(due_at) - clock_timestamp())::float8
 FROM (
     (SELECT created_at AS due_at FROM {schema}.celery_outbox
-     WHERE updated_at IS NULL AND schema_version BETWEEN 1 AND 1 AND ($2 = 0 OR retries < $2)
-     ORDER BY id LIMIT 1)
+     WHERE updated_at IS NULL AND retry_after IS NULL AND schema_version BETWEEN 1 AND 1
+       AND ($2 = 0 OR retries < $2)
+     ORDER BY updated_at, id LIMIT 1)
     UNION ALL
     (SELECT retry_after FROM {schema}.celery_outbox
      WHERE retry_after IS NOT NULL AND schema_version BETWEEN 1 AND 1 AND ($2 = 0 OR retries < $2)

@@ -3,10 +3,11 @@
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
 SELECT count(*), extract(epoch FROM clock_timestamp() - min(created_at))::float8
 FROM (
-    SELECT created_at FROM {schema}.celery_outbox WHERE updated_at IS NULL AND schema_version BETWEEN 1 AND 1
+    SELECT created_at FROM {schema}.celery_outbox
+    WHERE updated_at IS NULL AND retry_after IS NULL AND schema_version BETWEEN 1 AND 1
     UNION ALL
     SELECT created_at FROM {schema}.celery_outbox
-    WHERE retry_after <= (SELECT now FROM clock) AND updated_at IS NOT NULL AND schema_version BETWEEN 1 AND 1
+    WHERE retry_after <= (SELECT now FROM clock) AND schema_version BETWEEN 1 AND 1
     UNION ALL
     SELECT created_at FROM {schema}.celery_outbox
     WHERE updated_at <= (SELECT now FROM clock) - $1 * interval '1 second' AND retry_after IS NULL

@@ -4,11 +4,11 @@ WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ), due AS MATERIALIZED (
     (SELECT id, updated_at, retries FROM {schema}.celery_outbox
-     WHERE updated_at IS NULL AND schema_version BETWEEN 1 AND 1
-     ORDER BY id LIMIT $4)
+     WHERE updated_at IS NULL AND retry_after IS NULL AND schema_version BETWEEN 1 AND 1
+     ORDER BY updated_at, id LIMIT $4)
     UNION ALL
     (SELECT id, updated_at, retries FROM {schema}.celery_outbox
-     WHERE retry_after <= (SELECT now FROM clock) AND updated_at IS NOT NULL AND schema_version BETWEEN 1 AND 1
+     WHERE retry_after <= (SELECT now FROM clock) AND schema_version BETWEEN 1 AND 1
      ORDER BY retry_after, id LIMIT $4)
     UNION ALL
     (SELECT id, updated_at, retries FROM {schema}.celery_outbox
