@@ -4,6 +4,7 @@
 //! Everything here panics when the machine does not give what a test needs, with how to get it: a test without its server
 //! fails, it is not skipped. It is never a normal dependency.
 
+pub mod celery;
 pub mod celery_outbox;
 pub mod conformance;
 pub mod pgbouncer;
@@ -16,6 +17,7 @@ pub mod redis;
 mod server;
 pub mod wait;
 
+pub use celery::{Celery, CeleryWorker};
 pub use celery_outbox::CeleryOutbox;
 pub use pgbouncer::PgBouncer;
 pub use postgres::{PrivatePostgres, TestDatabase};

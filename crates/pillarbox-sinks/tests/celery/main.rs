@@ -5,6 +5,7 @@
 mod amqp;
 mod fixture;
 mod outages;
+mod producers;
 mod redis;
 mod secrets;
 mod tls;
