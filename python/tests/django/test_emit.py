@@ -13,6 +13,7 @@ from django.utils import timezone
 import pillarbox
 from pillarbox import emit
 from pillarbox.models import OutboxEvent
+from tests.django.program import REPOSITORY
 
 
 def stored(event: OutboxEvent) -> OutboxEvent:
@@ -116,6 +117,19 @@ def test_what_cannot_be_stored_is_refused_and_the_transaction_stays_usable(alias
             pillarbox.emit_event(**event, using=alias)
         pillarbox.emit_event("Order", "1", "order.placed", {"fine": "\\u0000"}, using=alias)
     assert OutboxEvent.objects.using(alias).get().payload == {"fine": "\\u0000"}
+
+
+def test_a_role_that_may_only_emit_is_enough(db):
+    grants = (REPOSITORY / "crates" / "pillarbox" / "sql" / "postgres" / "grants_emit.sql").read_text()
+    with connections["default"].cursor() as cursor:
+        cursor.execute("CREATE ROLE pillarbox_test_emitter")
+        cursor.execute(grants.replace("{schema}", "public").replace("{role}", "pillarbox_test_emitter"))
+        cursor.execute("SET LOCAL ROLE pillarbox_test_emitter")
+        event = pillarbox.emit_event("Order", "1", "order.placed", {})
+        with pytest.raises(IntegrityError, match="exists already"):
+            pillarbox.emit_event("Order", "1", "order.placed", {})
+        cursor.execute("RESET ROLE")
+    assert stored(event).status == "pending"
 
 
 def test_without_a_database_the_router_chooses(db):
