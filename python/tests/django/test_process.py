@@ -280,3 +280,17 @@ def test_eager_mode_delivers_on_commit_and_never_fails_the_caller(outbox, alias,
     assert outbox.look(failed).attempts == 1
     settings.PILLARBOX_LEASE_SECONDS = "nonsense"
     assert outbox.look(outbox.emit()).status == "pending"
+
+
+@pytest.mark.django_db(databases=["default", "lite"])
+def test_on_sqlite_claims_walk_the_partial_indexes():
+    from pillarbox import statements
+
+    for name, params in {"claim_handled": (1, 1.0, "t", "[]", 2, 5), "remaining_handled": ("[]",)}.items():
+        statement, order = statements._prepared("sqlite", name)
+        with connections["lite"].cursor() as cursor:
+            cursor.execute(f"EXPLAIN QUERY PLAN {statement}", [params[number] for number in order])
+            plan = "\n".join(row[-1] for row in cursor.fetchall())
+        assert "USING INDEX outbox_event_due (next_attempt_at<?)" in plan
+        assert "USING INDEX outbox_event_parked (parked_on=?)" in plan
+        assert "SCAN outbox_event" not in plan

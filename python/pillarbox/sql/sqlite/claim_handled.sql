@@ -9,23 +9,29 @@ SET claims = claims + (claimed_by IS NOT NULL),
     next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', printf('+%.3f seconds', ?2)),
     updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
 WHERE seq IN (
+    -- Two halves, because only by itself each finds its partial index.
     WITH due AS MATERIALIZED (
         SELECT seq, next_attempt_at, claims + (claimed_by IS NOT NULL) AS losses
         FROM outbox_event
-        WHERE status = 'pending'
-          AND (parked_on = 'unrouted'
-               OR (parked_on IS NULL AND next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')))
+        WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
           AND claims + (claimed_by IS NOT NULL) < ?6
           AND aggregate_type <> 'celery'
           AND EXISTS (SELECT 1 FROM json_each(?4) WHERE event_type GLOB value)
         ORDER BY next_attempt_at, seq
         LIMIT ?1
+    ), unrouted AS MATERIALIZED (
+        SELECT seq, next_attempt_at, claims AS losses
+        FROM outbox_event
+        WHERE parked_on = 'unrouted' AND status = 'pending' AND aggregate_type <> 'celery'
+          AND EXISTS (SELECT 1 FROM json_each(?4) WHERE event_type GLOB value)
+        ORDER BY next_attempt_at, seq
+        LIMIT ?1
     ), placed AS (
         SELECT seq, row_number() OVER line AS place, count(*) FILTER (WHERE losses >= ?5) OVER line AS suspects
-        FROM due
+        FROM (SELECT * FROM due UNION ALL SELECT * FROM unrouted)
         WINDOW line AS (ORDER BY next_attempt_at, seq ROWS UNBOUNDED PRECEDING)
     )
     -- A suspect at the front is claimed alone; otherwise everything before the first suspect.
-    SELECT seq FROM placed WHERE place = 1 OR suspects = 0
+    SELECT seq FROM placed WHERE place = 1 OR (suspects = 0 AND place <= ?1)
 )
 RETURNING id
