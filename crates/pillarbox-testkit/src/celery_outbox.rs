@@ -20,6 +20,7 @@ WHERE (updated_at IS NULL OR retry_after <= statement_timestamp()
        OR (updated_at <= statement_timestamp() - $1 * interval '1 second' AND retry_after IS NULL))
   AND schema_version >= 1 AND schema_version <= 1
 ORDER BY id
+LIMIT $2
 FOR UPDATE SKIP LOCKED";
 
 const ADD: &str = "
@@ -134,10 +135,32 @@ impl CeleryOutbox {
     pub async fn selected(&self, stale: Duration) -> Vec<i64> {
         let mut ids: Vec<i64> = sqlx::query_scalar(SELECTED)
             .bind(stale.as_secs_f64())
+            .bind(i32::MAX)
             .fetch_all(&self.pool)
             .await
             .expect("the table can be read");
         ids.sort_unstable();
+        ids
+    }
+
+    /// Selects a batch as its own relay does, and marks it as on its way.
+    ///
+    /// # Panics
+    /// When the database does not answer.
+    pub async fn select_as_its_relay(&self, stale: Duration, limit: i32) -> Vec<i64> {
+        let mut tx = self.pool.begin().await.expect("the database answers");
+        let ids: Vec<i64> = sqlx::query_scalar(SELECTED)
+            .bind(stale.as_secs_f64())
+            .bind(limit)
+            .fetch_all(&mut *tx)
+            .await
+            .expect("the table can be read");
+        sqlx::query("UPDATE celery_outbox SET updated_at = statement_timestamp() WHERE id = ANY($1)")
+            .bind(&ids)
+            .execute(&mut *tx)
+            .await
+            .expect("the table can be written");
+        tx.commit().await.expect("the database commits");
         ids
     }
 

@@ -4,7 +4,8 @@
 -- looks for, and nothing is sorted but what comes of that: the orders are those of celery_outbox_stale_idx, twice, and
 -- celery_outbox_retry_idx, and no other index has them. (Ordered by id alone, the untried would be looked for through the
 -- primary key, and through all that waits, whenever the planner remembers a table in which nothing waited.)
--- Without retry_after, a task that is retried is not selected again while it is on its way. The clock is asked in a subquery,
+-- Without retry_after, a task that is retried is not selected again while it is on its way. The other relay leaves it as it
+-- is, but then updated_at is later: such a task is on its way, too, until that is stale. The clock is asked in a subquery,
 -- because what is volatile cannot end the walk through an index.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
@@ -16,7 +17,10 @@ WITH clock AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ), retried AS MATERIALIZED (
     SELECT id, args, kwargs, options FROM {schema}.celery_outbox
-    WHERE retry_after <= (SELECT now FROM clock) AND schema_version BETWEEN 1 AND 1 AND ($4 = 0 OR retries < $4)
+    WHERE retry_after <= (SELECT now FROM clock)
+      AND (updated_at IS NULL OR updated_at <= retry_after
+           OR updated_at <= (SELECT now FROM clock) - $3 * interval '1 second')
+      AND schema_version BETWEEN 1 AND 1 AND ($4 = 0 OR retries < $4)
     ORDER BY retry_after, id
     LIMIT $1
     FOR UPDATE SKIP LOCKED

@@ -8,7 +8,8 @@ FROM (
      ORDER BY updated_at, id LIMIT 1)
     UNION ALL
     (SELECT retry_after FROM {schema}.celery_outbox
-     WHERE retry_after IS NOT NULL AND schema_version BETWEEN 1 AND 1 AND ($2 = 0 OR retries < $2)
+     WHERE retry_after IS NOT NULL AND (updated_at IS NULL OR updated_at <= retry_after)
+       AND schema_version BETWEEN 1 AND 1 AND ($2 = 0 OR retries < $2)
      ORDER BY retry_after, id LIMIT 1)
     UNION ALL
     (SELECT updated_at + $1 * interval '1 second' FROM {schema}.celery_outbox

@@ -7,7 +7,10 @@ FROM (
     WHERE updated_at IS NULL AND retry_after IS NULL AND schema_version BETWEEN 1 AND 1
     UNION ALL
     SELECT created_at FROM {schema}.celery_outbox
-    WHERE retry_after <= (SELECT now FROM clock) AND schema_version BETWEEN 1 AND 1
+    WHERE retry_after <= (SELECT now FROM clock)
+      AND (updated_at IS NULL OR updated_at <= retry_after
+           OR updated_at <= (SELECT now FROM clock) - $1 * interval '1 second')
+      AND schema_version BETWEEN 1 AND 1
     UNION ALL
     SELECT created_at FROM {schema}.celery_outbox
     WHERE updated_at <= (SELECT now FROM clock) - $1 * interval '1 second' AND retry_after IS NULL

@@ -8,7 +8,10 @@ WITH clock AS MATERIALIZED (
      ORDER BY updated_at, id LIMIT $4)
     UNION ALL
     (SELECT id, updated_at, retries FROM {schema}.celery_outbox
-     WHERE retry_after <= (SELECT now FROM clock) AND schema_version BETWEEN 1 AND 1
+     WHERE retry_after <= (SELECT now FROM clock)
+       AND (updated_at IS NULL OR updated_at <= retry_after
+            OR updated_at <= (SELECT now FROM clock) - $1 * interval '1 second')
+       AND schema_version BETWEEN 1 AND 1
      ORDER BY retry_after, id LIMIT $4)
     UNION ALL
     (SELECT id, updated_at, retries FROM {schema}.celery_outbox

@@ -77,6 +77,69 @@ async fn a_retried_task_on_its_way_is_not_selected_again() {
     assert!(store.claim(ASK).await.unwrap().is_empty());
 }
 
+/// That is to be told from a task that waits: its claim is later than the moment it was due.
+#[tokio::test]
+async fn a_retried_task_that_its_own_relay_has_on_its_way_is_left_to_it_until_that_is_stale() {
+    let outbox = CeleryOutbox::create().await;
+    let added = outbox.add(2).await;
+    outbox
+        .execute(
+            "UPDATE celery_outbox SET retries = 1, retry_after = now() - interval '10 minutes', \
+             updated_at = now() - id % 2 * interval '6 minutes'",
+        )
+        .await;
+    let stale: Vec<i64> = added.iter().copied().filter(|id| id % 2 == 1).collect();
+    assert_eq!(outbox.selected(STALE).await, added, "it selects both");
+    let store = store(&outbox).await;
+    assert_eq!(store.remaining().await.unwrap(), 1);
+    assert_eq!(ids(&store.claim(ASK).await.unwrap()), stale);
+    assert!(store.next_due().await.unwrap().unwrap() > Duration::from_secs(60), "only the stale timeout of ours");
+}
+
+/// Its own relay takes a batch, sends, and deletes; so do we. New tasks and retried ones, and each is taken once.
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_its_own_relay_no_task_is_taken_twice() {
+    let outbox = CeleryOutbox::create().await;
+    let added = outbox.add(600).await;
+    let fail = "UPDATE celery_outbox SET retries = 1, updated_at = now() - interval '2 minutes', \
+                retry_after = now() - interval '1 minute' WHERE id % 3 = 0";
+    outbox.execute(fail).await;
+    let ours = async {
+        let store = store(&outbox).await;
+        let mut taken = Vec::new();
+        loop {
+            let claim = store.claim(Ask { limit: 20, ..ASK }).await.unwrap();
+            if claim.is_empty() {
+                return taken;
+            }
+            taken.extend(ids(&claim));
+            tokio::task::yield_now().await;
+            assert!(settle(&store, claim, Change::Deliver, 0).await.is_empty(), "nobody else has taken one");
+        }
+    };
+    let theirs = async {
+        let mut taken = Vec::new();
+        loop {
+            let batch = outbox.select_as_its_relay(STALE, 20).await;
+            if batch.is_empty() {
+                return taken;
+            }
+            tokio::task::yield_now().await;
+            sqlx::query("DELETE FROM celery_outbox WHERE id = ANY($1)")
+                .bind(&batch)
+                .execute(outbox.pool())
+                .await
+                .unwrap();
+            taken.extend(batch);
+        }
+    };
+    let (ours, theirs) = tokio::join!(ours, theirs);
+    assert!(!ours.is_empty() && !theirs.is_empty());
+    let mut taken = [ours, theirs].concat();
+    taken.sort_unstable();
+    assert_eq!(taken, added);
+}
+
 #[tokio::test]
 async fn a_claim_is_bounded_in_bytes_but_takes_one() {
     let outbox = CeleryOutbox::create().await;
