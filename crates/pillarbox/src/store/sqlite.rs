@@ -41,6 +41,8 @@ pub struct SqliteStore {
 
 /// How long a statement waits for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two attempts to open a file that somebody is writing to.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 impl SqliteStore {
     /// Opens the file, and makes it if it is not there. [`Store::check`] says whether the tables are.
@@ -54,18 +56,8 @@ impl SqliteStore {
             .journal_mode(SqliteJournalMode::Wal)
             .busy_timeout(PATIENCE)
             .disable_statement_logging();
-        let relaxed = SqlitePoolOptions::new()
-            .max_connections(1)
-            .acquire_timeout(PATIENCE)
-            .connect_with(options.clone().synchronous(SqliteSynchronous::Normal))
-            .await
-            .map_err(database("opening the database's file"))?;
-        let durable = SqlitePoolOptions::new()
-            .max_connections(4)
-            .acquire_timeout(PATIENCE)
-            .connect_with(options.synchronous(SqliteSynchronous::Full))
-            .await
-            .map_err(database("opening the database's file"))?;
+        let relaxed = connect(1, options.clone().synchronous(SqliteSynchronous::Normal)).await?;
+        let durable = connect(4, options.synchronous(SqliteSynchronous::Full)).await?;
         let (give_back, dropped) = mpsc::unbounded_channel();
         tokio::spawn(give_back_dropped(relaxed.clone(), dropped));
         Ok(Self { relaxed, durable, give_back })
@@ -76,6 +68,25 @@ impl SqliteStore {
     pub fn pool(&self) -> &SqlitePool {
         &self.durable
     }
+}
+
+/// A file that others keep in another journal mode is not changed while they write, and SQLite does not wait for them.
+async fn connect(connections: u32, options: SqliteConnectOptions) -> Result<SqlitePool, StoreError> {
+    let started = Instant::now();
+    let pool = SqlitePoolOptions::new().max_connections(connections).acquire_timeout(PATIENCE);
+    loop {
+        match pool.clone().connect_with(options.clone()).await {
+            Err(sqlx::Error::Database(error)) if is_busy(&*error) && started.elapsed() < PATIENCE => {
+                tokio::time::sleep(BUSY_PAUSE).await;
+            }
+            connected => return connected.map_err(database("opening the database's file")),
+        }
+    }
+}
+
+/// `SQLITE_BUSY`, whatever the extended code adds.
+fn is_busy(error: &dyn sqlx::error::DatabaseError) -> bool {
+    error.code().and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == 5)
 }
 
 /// Keeps what the database said, and adds what was being done.
