@@ -39,7 +39,10 @@ pub(super) struct Redis {
     separator: String,
 }
 
-/// A message with the commands that send it: which ones of the pipeline.
+/// What is bound to an exchange, by its name.
+type Bindings = BTreeMap<String, Result<Vec<Binding>, SendError>>;
+
+/// A message with its address.
 struct Parcel<'a> {
     position: usize,
     message: &'a Outgoing<'a>,
@@ -145,7 +148,7 @@ impl Redis {
         &self,
         commands: &mut Pipeline,
         parcel: &Parcel<'_>,
-        bindings: &BTreeMap<String, Vec<Binding>>,
+        bindings: &Bindings,
         now: DateTime<Utc>,
     ) -> Result<usize, SendError> {
         let Parcel { message, target, .. } = parcel;
@@ -159,7 +162,10 @@ impl Redis {
             commands.cmd("PUBLISH").arg(self.topic(target)).arg(&envelope[..]);
             return Ok(1);
         }
-        let bound = bindings.get(target.exchange.as_ref()).map_or(&[][..], Vec::as_slice);
+        let bound = match bindings.get(target.exchange.as_ref()) {
+            Some(bound) => bound.as_ref().map_err(Clone::clone)?.as_slice(),
+            None => &[],
+        };
         let queues: BTreeSet<_> =
             bound.iter().filter(|binding| binding.takes(&target.routing_key)).map(|binding| &binding.queue).collect();
         if queues.is_empty() {
@@ -192,11 +198,7 @@ impl Redis {
     }
 
     /// The bindings of all exchanges that these go to.
-    async fn bindings(
-        &self,
-        link: &mut Link,
-        parcels: &[Parcel<'_>],
-    ) -> Result<BTreeMap<String, Vec<Binding>>, SendError> {
+    async fn bindings(&self, link: &mut Link, parcels: &[Parcel<'_>]) -> Result<Bindings, SendError> {
         let is_bound = |target: &&Target<'_>| !target.exchange.is_empty() && target.exchange_type != Some(FANOUT);
         let exchanges: BTreeSet<&str> =
             parcels.iter().map(|parcel| &parcel.target).filter(is_bound).map(|target| &*target.exchange).collect();
@@ -210,7 +212,14 @@ impl Redis {
         let replies = self.run(link, &commands, exchanges.len()).await?;
         let mut bindings = BTreeMap::new();
         for (exchange, reply) in exchanges.into_iter().zip(replies) {
-            bindings.insert(exchange.to_owned(), binding::read(&reply, &self.separator, exchange)?);
+            let bound = match &reply {
+                Value::ServerError(error) => {
+                    let what = format!("to tell what is bound to the exchange {exchange:?}");
+                    Err(failure::server(error, &what, &self.shown))
+                }
+                reply => binding::read(reply, &self.separator, exchange),
+            };
+            bindings.insert(exchange.to_owned(), bound);
         }
         Ok(bindings)
     }

@@ -199,3 +199,97 @@ fn usual(name: &str, queue_type: QueueType) -> Declaration {
 fn is_quorum(queue: &Declaration) -> bool {
     queue.arguments.get(QUEUE_TYPE).is_some_and(|kind| kind == QUORUM)
 }
+
+#[cfg(test)]
+mod tests {
+    use pillarbox::StoredEvent;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::celery::settings::CeleryQueue;
+
+    fn routing() -> Routing {
+        let topic = CeleryQueue {
+            exchange: Some("shop".to_owned()),
+            exchange_type: "topic".to_owned(),
+            routing_key: Some("shop.all".to_owned()),
+            ..CeleryQueue::default()
+        };
+        let mut delayed = topic.clone();
+        delayed.exchange = Some("later".to_owned());
+        delayed.arguments.insert(QUEUE_TYPE.to_owned(), QUORUM.into());
+        let queues = BTreeMap::from([("topic".to_owned(), topic), ("delayed".to_owned(), delayed)]);
+        let mut by_key = CeleryRoute::new("by.key", "topic");
+        by_key.routing_key = Some("shop.key".to_owned());
+        let exchange = CeleryRoute {
+            queue: None,
+            exchange: Some("x".to_owned()),
+            routing_key: Some("k".to_owned()),
+            ..CeleryRoute::new("by.exchange", "")
+        };
+        let routes = vec![by_key, exchange, CeleryRoute::new("orders.*", "orders"), CeleryRoute::new("o*", "never")];
+        Routing::new(&CelerySettings { queues, routes, ..CelerySettings::new("amqp://") })
+    }
+
+    /// The exchange and the routing key of a message of this task.
+    fn address(task: &str, keys: &Value) -> (String, String) {
+        let now = "2026-01-01T12:00:00Z".parse().unwrap();
+        let mut payload =
+            json!({ "celery": 1, "body": "", "headers": { "task": task, "eta": "2026-01-01T12:00:01Z" } });
+        payload.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+        let event = StoredEvent::for_tests(task, &payload.to_string());
+        let message = Outgoing::new(&event, None).unwrap();
+        let routing = routing();
+        let target = routing.resolve(&message, now, true);
+        let (exchange, routing_key) = target.address();
+        (exchange.to_owned(), routing_key.into_owned())
+    }
+
+    fn goes(task: &str, keys: &Value, exchange: &str, routing_key: &str) {
+        assert_eq!(address(task, keys), (exchange.to_owned(), routing_key.to_owned()), "{task} {keys}");
+    }
+
+    #[test]
+    fn what_the_producer_resolved_wins() {
+        goes("orders.new", &json!({ "exchange": "", "routing_key": "mine" }), "", "mine");
+        goes("orders.new", &json!({ "exchange": "e", "routing_key": "" }), "e", "");
+        goes("orders.new", &json!({ "queue": "mine" }), "", "mine");
+        goes("orders.new", &json!({ "queue": "mine", "routing_key": "ignored" }), "", "mine");
+    }
+
+    #[test]
+    fn else_the_first_route_that_matches() {
+        goes("orders.new", &json!({}), "", "orders");
+        goes("orders.new", &json!({ "routing_key": "ignored" }), "", "orders");
+        goes("by.exchange", &json!({}), "x", "k");
+        goes("any", &json!({ "route_name": "orders.x" }), "", "orders");
+    }
+
+    #[test]
+    fn else_the_default_queue() {
+        goes("mail.send", &json!({}), "", "celery");
+        goes("mail.send", &json!({ "exchange": "half" }), "", "celery");
+    }
+
+    #[test]
+    fn native_delay_is_for_what_is_not_direct_once_there_is_a_quorum_queue() {
+        let bits = format!("{}1.", "0.".repeat(27));
+        goes("by.key", &json!({}), DELAY_EXCHANGE, &format!("{bits}shop.key"));
+        goes("t", &json!({ "queue": "delayed" }), DELAY_EXCHANGE, &format!("{bits}shop.all"));
+        goes("t", &json!({ "exchange": "", "routing_key": "q", "delayed": true }), DELAY_EXCHANGE, &format!("{bits}q"));
+        let known = json!({ "exchange": "shop", "routing_key": "shop.x" });
+        goes("t", &known, DELAY_EXCHANGE, &format!("{bits}shop.x"));
+        goes("t", &json!({ "queue": "topic", "headers": { "task": "t" } }), "shop", "shop.all");
+    }
+
+    #[test]
+    fn a_queue_that_nobody_described_is_declared_as_celery_would() {
+        let routing = routing();
+        let event = StoredEvent::for_tests("orders.new", "{}");
+        let message = Outgoing::new(&event, None).unwrap();
+        let target = routing.resolve(&message, Utc::now(), true);
+        let declared = routing.declarations(&message.recorded, &target);
+        assert_eq!(*declared[0], usual("orders", QueueType::Classic));
+        assert_eq!((declared[0].exchange.as_str(), declared[0].exchange_type.as_str()), ("orders", "direct"));
+    }
+}

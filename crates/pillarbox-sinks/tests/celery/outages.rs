@@ -1,8 +1,9 @@
 //! Brokers of the tests' own that are killed, frozen and full: what is unavailable is said to be, and comes back by itself.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::redis::AsyncCommands as _;
+use futures_util::FutureExt as _;
 use pillarbox::{SendErrorKind, StoredEvent};
 use pillarbox_sinks::celery::CelerySettings;
 use pillarbox_testkit::{RabbitMq, Redis, wait_until};
@@ -10,8 +11,14 @@ use serde_json::json;
 
 use crate::fixture::{PATIENCE, Rabbit, redis, send, send_one, settings, sink, task, to_queue, unique};
 
+const TIMEOUT: Duration = Duration::from_secs(2);
+
 fn impatient(url: &str, declare: bool) -> CelerySettings {
-    CelerySettings { timeout: Duration::from_secs(2), declare, ..settings(url) }
+    CelerySettings { timeout: TIMEOUT, declare, ..settings(url) }
+}
+
+async fn before_the_relay_gives_up<T>(sending: impl Future<Output = T>) -> T {
+    tokio::time::timeout(TIMEOUT, sending).await.expect("the sink answers before the relay gives up")
 }
 
 #[tokio::test]
@@ -37,10 +44,8 @@ async fn rabbitmq_is_killed_frozen_and_blocked() {
         error.message.contains("has blocked publishers")
     };
     wait_until("the broker blocks", PATIENCE, blocked).await;
-    let started = Instant::now();
-    let error = send_one(&sink, event()).await.unwrap_err();
+    let error = send_one(&sink, event()).now_or_never().expect("nothing is waited for").unwrap_err();
     assert_eq!(error.kind, SendErrorKind::Unavailable);
-    assert!(started.elapsed() < Duration::from_millis(500), "nothing is waited for: {:?}", started.elapsed());
 
     server.kill().await;
     server.limit_memory("1GB");
@@ -48,11 +53,9 @@ async fn rabbitmq_is_killed_frozen_and_blocked() {
     wait_until("the sink is connected again", PATIENCE, async || send_one(&sink, event()).await.is_ok()).await;
 
     server.freeze();
-    let started = Instant::now();
-    let error = send_one(&sink, event()).await.unwrap_err();
+    let error = before_the_relay_gives_up(send_one(&sink, event())).await.unwrap_err();
     assert_eq!(error.kind, SendErrorKind::Timeout, "{error}");
     assert!(error.message.ends_with("did not confirm within 2s"), "{error}");
-    assert!(started.elapsed() < Duration::from_secs(2), "the relay would have given up: {:?}", started.elapsed());
     server.thaw();
     wait_until("the sink is connected again", PATIENCE, async || send_one(&sink, event()).await.is_ok()).await;
 }
@@ -123,10 +126,8 @@ async fn redis_is_killed_frozen_and_full() {
         .await;
 
     server.freeze();
-    let started = Instant::now();
-    let error = send_one(&sink, to_queue("orders")).await.unwrap_err();
+    let error = before_the_relay_gives_up(send_one(&sink, to_queue("orders"))).await.unwrap_err();
     assert_eq!(error.kind, SendErrorKind::Timeout, "{error}");
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     server.thaw();
     assert_eq!(send_one(&sink, to_queue("orders")).await, Ok(()));
 

@@ -11,7 +11,7 @@ use lapin::message::BasicReturnMessage;
 use lapin::options::BasicPublishOptions;
 use lapin::types::ShortString;
 use lapin::{Channel, Confirmation};
-use pillarbox::{Message, SendError};
+use pillarbox::{Message, SendError, SendErrorKind};
 
 use super::{Amqp, Link, encode, failure};
 use crate::celery::message::Outgoing;
@@ -71,42 +71,19 @@ pub(super) async fn send(amqp: &Amqp, batch: &[Message], deadline: Instant) -> V
             Err(error) => answers[position] = Err(error),
         }
     }
-    let mut tell = |parcel: &Parcel<'_>, answer| answers[parcel.position] = answer;
-    let link = match amqp.link(deadline).await {
-        Ok(link) if link.is_blocked() => Err(failure::blocked(&link.address)),
-        other => other,
-    };
-    let link = match link {
-        Ok(link) => link,
-        Err(error) => {
-            parcels.iter().for_each(|parcel| tell(parcel, Err(error.clone())));
-            return answers;
+    let parcels: Vec<&Parcel<'_>> = parcels.iter().collect();
+    match amqp.link(deadline).await {
+        Ok(link) => {
+            let flight = Flight { link: &link, declares: amqp.declares, now, deadline };
+            for (parcel, answer) in flight.send(amqp, parcels).await {
+                answers[parcel.position] = answer;
+            }
+            // A connection on which nothing is answered may be dead. One that is blocked tells when it is open again.
+            if flight.is_silent(&answers) {
+                amqp.forget(&link).await;
+            }
         }
-    };
-    let mut parcels: Vec<&Parcel<'_>> = parcels.iter().collect();
-    if amqp.declares {
-        let declared = link.declared.all(&link, &amqp.routing, &parcels, deadline).await;
-        parcels = parcels
-            .into_iter()
-            .zip(declared)
-            .filter_map(|(parcel, declared)| match declared {
-                Ok(()) => Some(parcel),
-                Err(error) => {
-                    tell(parcel, Err(error));
-                    None
-                }
-            })
-            .collect();
-    }
-    let flight = Flight { link: &link, declares: amqp.declares, now, deadline };
-    let outcomes = flight.deliver(&parcels).await;
-    // A connection on which nothing is answered may be dead. One that is blocked is not: it tells when it is open again.
-    let is_silent = !outcomes.is_empty() && outcomes.iter().all(|outcome| matches!(outcome, Outcome::Unanswered));
-    if is_silent && !link.is_blocked() {
-        amqp.forget(&link).await;
-    }
-    for (parcel, outcome) in parcels.into_iter().zip(outcomes) {
-        tell(parcel, flight.answer(outcome, parcel, amqp));
+        Err(error) => parcels.iter().for_each(|parcel| answers[parcel.position] = Err(error.clone())),
     }
     answers
 }
@@ -120,6 +97,38 @@ struct Flight<'a> {
 }
 
 impl Flight<'_> {
+    /// Declares what is needed, then delivers. The answers come in any order.
+    async fn send<'p>(
+        &self,
+        amqp: &Amqp,
+        parcels: Vec<&'p Parcel<'p>>,
+    ) -> Vec<(&'p Parcel<'p>, Result<(), SendError>)> {
+        if self.link.is_blocked() {
+            return parcels.into_iter().map(|parcel| (parcel, Err(failure::blocked(&self.link.address)))).collect();
+        }
+        let mut answers = Vec::with_capacity(parcels.len());
+        let mut ready = parcels;
+        if self.declares {
+            let declared = self.link.declared.all(self.link, &amqp.routing, &ready, self.deadline).await;
+            let (fine, failed): (Vec<_>, Vec<_>) =
+                ready.into_iter().zip(declared).partition(|(_, declared)| declared.is_ok());
+            answers.extend(failed);
+            ready = fine.into_iter().map(|(parcel, _)| parcel).collect();
+        }
+        let outcomes = self.deliver(&ready).await;
+        answers.extend(
+            ready.into_iter().zip(outcomes).map(|(parcel, outcome)| (parcel, self.answer(outcome, parcel, amqp))),
+        );
+        answers
+    }
+
+    /// Whether there was no answer to anything, and no reason for it.
+    fn is_silent(&self, answers: &[Result<(), SendError>]) -> bool {
+        let is_timeout =
+            |answer: &Result<(), SendError>| answer.as_ref().is_err_and(|error| error.kind == SendErrorKind::Timeout);
+        answers.iter().all(is_timeout) && !self.link.is_blocked()
+    }
+
     /// Sends all, and those again that were on a channel that was closed, to find the one that was wrong.
     async fn deliver(&self, parcels: &[&Parcel<'_>]) -> Vec<Outcome> {
         let mut outcomes = self.attempt(parcels).await;
@@ -196,22 +205,8 @@ impl Flight<'_> {
                     break;
                 }
             };
-            outcomes[index] = match published {
-                Ok(Ok(Confirmation::Ack(message))) => {
-                    returned.extend(message);
-                    Outcome::Answered(Ok(()))
-                }
-                Ok(Ok(Confirmation::Nack(message))) => {
-                    returned.extend(message);
-                    Outcome::Answered(Err(failure::nacked(&parcels[index].target)))
-                }
-                Ok(Ok(Confirmation::NotRequested)) => Outcome::Unanswered,
-                Ok(Err(error)) => {
-                    is_whole = false;
-                    Outcome::Closed(error)
-                }
-                Err(error) => Outcome::Answered(Err(error)),
-            };
+            outcomes[index] = judged(published, parcels[index], &mut returned);
+            is_whole &= !matches!(outcomes[index], Outcome::Closed(_));
         }
         drop(confirms);
         if is_whole {
@@ -276,6 +271,27 @@ impl Flight<'_> {
                 self.link.address, amqp.timeout
             ))),
         }
+    }
+}
+
+/// What a confirm means. Messages that came back are put aside: they need not be the one that was confirmed.
+fn judged(
+    published: Result<lapin::Result<Confirmation>, SendError>,
+    parcel: &Parcel<'_>,
+    returned: &mut Vec<BasicReturnMessage>,
+) -> Outcome {
+    match published {
+        Ok(Ok(Confirmation::Ack(message))) => {
+            returned.extend(message);
+            Outcome::Answered(Ok(()))
+        }
+        Ok(Ok(Confirmation::Nack(message))) => {
+            returned.extend(message);
+            Outcome::Answered(Err(failure::nacked(&parcel.target)))
+        }
+        Ok(Ok(Confirmation::NotRequested)) => Outcome::Unanswered,
+        Ok(Err(error)) => Outcome::Closed(error),
+        Err(error) => Outcome::Answered(Err(error)),
     }
 }
 
