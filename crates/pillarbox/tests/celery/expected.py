@@ -127,7 +127,7 @@ def main():
         published.clear()
         call()
         expected[name] = [plain(message) for message in published]
-    json.dump(expected, sys.stdout, indent=1, ensure_ascii=False)
+    json.dump(expected, sys.stdout, indent=1, ensure_ascii=False, sort_keys=True)
     sys.stdout.write("\n")
 
 
