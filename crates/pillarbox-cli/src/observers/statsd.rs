@@ -183,7 +183,10 @@ impl Server {
             return socket.try_clone();
         }
         let missing = || std::io::Error::new(ErrorKind::NotFound, "the name has no address");
-        let address = tokio::net::lookup_host(&self.name).await?.next().ok_or_else(missing)?;
+        let addresses: Vec<SocketAddr> = tokio::net::lookup_host(&self.name).await?.collect();
+        // UDP does not tell which of them listens; of what is called localhost it is mostly 127.0.0.1.
+        let first = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
+        let address = *first.ok_or_else(missing)?;
         let here: SocketAddr = match address {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),

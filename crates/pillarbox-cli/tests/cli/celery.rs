@@ -110,6 +110,30 @@ async fn relay_and_sweep_and_stats_work_on_the_tables_of_django_celery_outbox() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_is_killed_costs_no_task_and_no_retry() {
+    let (outbox, mut redis) = (CeleryOutbox::create().await, Redis::start().await);
+    let home = adopting(&outbox, &redis.url());
+    let flags = ["--max-retries", "1", "--broker-outage-cooldown", "1", "--batch-size", "10"];
+    let mut relay =
+        start(&home, &[&["celery-relay", "--report", "--liveness-file", "alive"][..], &flags].concat()).await;
+    outbox.add(30).await;
+    emptied(&outbox).await;
+    redis.kill().await;
+    outbox.add(30).await;
+    relay.wait_for_line("a destination is down", PATIENCE).await.unwrap();
+    let alive = || home.path("alive").metadata().and_then(|file| file.modified()).unwrap();
+    let before = alive();
+    wait_until("the loop turns", PATIENCE, async || alive() > before).await;
+    assert!(outbox.rows().await.iter().all(|row| row.retries == 0));
+    redis.start_again().await;
+    emptied(&outbox).await;
+    assert!(relay.terminate(PATIENCE).await.unwrap().success());
+    assert!(outbox.dead_letters().await.is_empty());
+    assert_eq!(in_redis(&redis, "celery").await.len(), 60);
+    assert_eq!(report(&relay).len(), 60, "outages are not told of");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn tasks_in_our_own_tables_go_to_the_broker_of_the_environment() {
     let redis = Redis::start().await;
     let mut home = Home::new();
