@@ -16,6 +16,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 from django.test import override_settings
+from kombu import Connection
 
 from pillarbox import program
 from pillarbox.celery import OutboxCelery
@@ -66,10 +67,12 @@ def config(tmp_path, receiver):
     return file
 
 
-def environment(alias, **more):
+def environment(alias, *, name=None, **more):
     settings = connections[alias].settings_dict
     names = ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT")
     database = {name: str(settings[name]) for name in names if settings.get(name)}
+    if name is not None:
+        database["NAME"] = name
     return {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "tests.celery.project.settings",
@@ -176,6 +179,80 @@ def test_without_receivers_the_program_takes_the_commands_place(config, tmp_path
         secrets = Path(f"/proc/{relay.process.pid}/environ").read_text().split("\0")
         assert "PILLARBOX_BROKER_URL=amqp://guest:hunter2@127.0.0.1:1//" in secrets
         assert relay.stop(number) == 0
+
+
+@pytest.fixture(params=["PILLARBOX_TEST_REDIS", "PILLARBOX_TEST_AMQP"], ids=["redis", "rabbitmq"])
+def broker(request):
+    """A broker's URL, and a queue on it that is ours."""
+    url = os.environ[request.param]
+    if request.param == "PILLARBOX_TEST_REDIS":
+        url = url.rpartition("/")[0] + "/202"
+    queue = f"relay-command-{os.getpid()}"
+    yield url, queue
+    with Connection(url) as connection:
+        connection.default_channel.queue_delete(queue)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_configuration_of_its_own_is_made_from_the_app(broker, tmp_path):
+    url, queue_name = broker
+    app = make(OutboxCelery)
+    with transaction.atomic():
+        app.send_task("shop.add", [1, "ü"], task_id="t1", queue=queue_name, headers={"tenant": "acme"})
+        app.send_task("shop.add", [2], task_id="t2", queue=queue_name, serializer="pickle")
+    with Running(cwd=tmp_path, PROJECT_APPS=LISTENING, PROJECT_BROKER=url) as relay:
+        assert {line["task_id"] for line in relay.told(2)} == {"t1", "t2"}
+        assert relay.stop() == 0
+    with Connection(url) as connection:
+        queue = connection.SimpleQueue(queue_name, no_ack=True)
+        queue.consumer.accept = {"application/json", "application/x-python-serialize"}
+        received = {message.headers["id"]: message for message in (queue.get(timeout=10), queue.get(timeout=10))}
+        assert received["t1"].payload[0] == [1, "ü"]
+        assert received["t1"].headers["tenant"] == "acme"
+        assert received["t2"].payload[0] == [2]
+        queue.close()
+
+
+@pytest.fixture
+def adopted():
+    """A database with the tables of django-celery-outbox, and a task in them."""
+    name = f"test_pillarbox_adopted_{os.getpid()}"
+    with connections["default"]._nodb_cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {name}")
+    database = environment("default", name=name)["PROJECT_DATABASE"]
+    apps = {"PROJECT_DATABASE": database, "PROJECT_APPS": '["django_celery_outbox"]'}
+    subprocess.run(
+        [sys.executable, "-m", "django", "migrate", "--verbosity", "0"],
+        env={**environment("default"), **apps},
+        cwd=PYTHON,
+        check=True,
+    )
+    yield apps
+    with connections["default"]._nodb_cursor() as cursor:
+        cursor.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_the_tables_of_django_celery_outbox(db, adopted, broker, tmp_path):
+    url, queue_name = broker
+    other = connections.create_connection("default")
+    other.settings_dict = {**other.settings_dict, "NAME": json.loads(adopted["PROJECT_DATABASE"])["NAME"]}
+    with other.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO celery_outbox (created_at, retries, schema_version, task_id, task_name, args, kwargs, options)"
+            " VALUES (clock_timestamp(), 0, 1, 't1', 'shop.add', '[1]', '{}', %s)",
+            [json.dumps({"queue": queue_name})],
+        )
+    other.close()
+    apps = json.dumps([*json.loads(adopted["PROJECT_APPS"]), *json.loads(LISTENING)])
+    flags = ("--source", "django-celery-outbox", "--batch-size", "7", "--max-retries=3")
+    with Running(*flags, cwd=tmp_path, **{**adopted, "PROJECT_APPS": apps, "PROJECT_BROKER": url}) as relay:
+        (told,) = relay.told(1)
+        assert relay.stop() == 0
+    assert (told["signal"], told["task_id"], told["task_name"]) == ("sent", "t1", "shop.add")
+    with Connection(url) as connection:
+        queue = connection.SimpleQueue(queue_name, no_ack=True)
+        assert queue.get(timeout=10).payload[0] == [1]
+        queue.close()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -30,7 +30,7 @@ _OWN_CONFIG = "pillarbox.toml"
 class Command(BaseCommand):
     help = (
         "Runs the relay with the database and the broker of the settings. Flags that are not listed here are the"
-        " program's own (pillarbox relay --help)."
+        " program's own: see pillarbox relay --help, or pillarbox celery-relay --help for django-celery-outbox."
     )
     stealth_options = ("flags",)
 
@@ -77,13 +77,23 @@ class Command(BaseCommand):
         for connection in connections.all(initialized_only=True):
             connection.close()
         with _named(written) as name:
-            command = [path, "relay", "--config", own or name, *options.get("flags", [])]
+            command = [path, *self._subcommand(options), "--config", own or name]
             if not report.is_wanted():
                 sys.stdout.flush()
                 os.execve(path, command, environment)  # noqa: S606
             code = _run_child([*command, "--report"], environment)
         if code:
             raise SystemExit(code)
+
+    def _subcommand(self, options: dict[str, Any]) -> list[str]:
+        """What the program is to do, with its own flags."""
+        flags = options.get("flags", [])
+        if options["source"] != "django-celery-outbox":
+            return ["relay", *flags]
+        stale = getattr(settings, "CELERY_OUTBOX_STALE_TIMEOUT_SECONDS", None)
+        if stale is not None and not any(flag.startswith("--stale-timeout-seconds") for flag in flags):
+            flags = [*flags, "--stale-timeout-seconds", str(stale)]
+        return ["celery-relay", *flags]
 
     def _environment(self, options: dict[str, Any]) -> dict[str, str]:
         """The environment of this process, with the secrets of the settings. What is in it already stays."""

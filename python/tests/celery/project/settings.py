@@ -10,6 +10,7 @@ INSTALLED_APPS = ["pillarbox", *json.loads(os.environ.get("PROJECT_APPS", "[]"))
 SECRET_KEY = "for tests only"
 USE_TZ = True
 CELERY_OUTBOX_APP = "tests.celery.project.celery.app"
+CELERY_OUTBOX_STALE_TIMEOUT_SECONDS = 301
 CELERY_BROKER_URL = os.environ.get("PROJECT_BROKER", "amqp://guest:hunter2@127.0.0.1:1//")
 OTHER_BROKER = "redis://:hunter3@127.0.0.1:1/0"
 PILLARBOX_PROGRAM = os.environ["PROJECT_PROGRAM"]
