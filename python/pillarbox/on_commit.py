@@ -5,6 +5,7 @@ Only a hint, and never the caller's trouble: what fails here is logged, and the 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from django.db import connections, transaction
 if TYPE_CHECKING:
     from pillarbox.emit import Row
 
+logger = logging.getLogger("pillarbox")
+
 
 def deliver(alias: str, rows: Sequence[Row]) -> None:
     """Has the new events delivered on commit, if this project wants that and one of them has a handler.
@@ -24,9 +27,7 @@ def deliver(alias: str, rows: Sequence[Row]) -> None:
     eager = getattr(settings, "CELERY_TASK_ALWAYS_EAGER", False)
     if not eager and not getattr(settings, "PILLARBOX_DELIVER_ON_COMMIT", False):
         return
-    from pillarbox import handlers
-
-    if not any(handlers.wanted(row.event_type, row.aggregate_type) for row in rows):
+    if not _wanted(rows):
         return
     connection = connections[alias]
     callback = _callback(alias, eager)
@@ -35,6 +36,17 @@ def deliver(alias: str, rows: Sequence[Row]) -> None:
     # Once is enough for all events of a transaction.
     if managed and not any(entry[1] is callback for entry in connection.run_on_commit):
         transaction.on_commit(callback, using=alias, robust=True)
+
+
+def _wanted(rows: Sequence[Row]) -> bool:
+    """A module of handlers that cannot be imported is no fault of whoever emits."""
+    from pillarbox import handlers
+
+    try:
+        return any(handlers.wanted(row.event_type, row.aggregate_type) for row in rows)
+    except Exception:
+        logger.exception("pillarbox_handlers_broken: the handlers cannot be loaded; the event waits for the next sweep")
+        return False
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.db import connections, transaction
@@ -280,6 +281,8 @@ def test_eager_mode_delivers_on_commit_and_never_fails_the_caller(outbox, alias,
     assert outbox.look(failed).attempts == 1
     settings.PILLARBOX_LEASE_SECONDS = "nonsense"
     assert outbox.look(outbox.emit()).status == "pending"
+    settings.PILLARBOX_HANDLERS = {"*": "there.is.none"}
+    assert outbox.look(outbox.emit()).status == "pending"
 
 
 @pytest.mark.django_db(databases=["default", "lite"])
@@ -294,3 +297,24 @@ def test_on_sqlite_claims_walk_the_partial_indexes():
         assert "USING INDEX outbox_event_due (next_attempt_at<?)" in plan
         assert "USING INDEX outbox_event_parked (parked_on=?)" in plan
         assert "SCAN outbox_event" not in plan
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "lite"])
+def test_many_workers_take_each_event_once(outbox, alias):
+    handlers.handler("*")(remember)
+    rows = [{"aggregate_type": "Order", "aggregate_id": n, "event_type": "order.placed"} for n in range(200)]
+    pillarbox.emit_events(rows, using=alias)
+
+    def work() -> int:
+        processed = 0
+        try:
+            while now := process_pending_events(batch_size=7, using=alias)["processed"]:
+                processed += now
+        finally:
+            connections.close_all()
+        return processed
+
+    with ThreadPoolExecutor(4) as workers:
+        assert sum(done.result() for done in [workers.submit(work) for _ in range(4)]) == 200
+    assert sorted(int(event.aggregate_id) for event in SEEN) == list(range(200))
+    assert OutboxEvent.objects.using(alias).filter(status="delivered").count() == 200
