@@ -35,10 +35,10 @@ pub(super) fn properties(
         .with_content_encoding(short("content_encoding", &recorded.content_encoding)?)
         .with_headers(headers(&recorded.headers)?)
         .with_delivery_mode(delivery_mode(given))
-        .with_priority(given.read::<u8>("priority").unwrap_or(0))
         .with_correlation_id(text(given, "correlation_id")?.unwrap_or(short("id", &message.id)?))
         .with_reply_to(text(given, "reply_to")?.unwrap_or_default());
-    if let Some(priority) = priority.filter(|_| !message.has_priority) {
+    // None is not 0 to kombu: a task whose producer left it out is received without one.
+    if let Some(priority) = if message.has_priority { given.read("priority") } else { priority } {
         properties = properties.with_priority(priority);
     }
     let expiration = moment::expiration(&recorded.headers, now);
