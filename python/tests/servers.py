@@ -1,0 +1,148 @@
+"""The servers that tests share, and private ones that a test may kill and start again."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import socket
+import subprocess
+import time
+import uuid
+from pathlib import Path
+
+import psycopg
+
+PATIENCE = 60
+RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+"""RabbitMQ's own script. The one on Debian's path, of the same name, becomes another user first."""
+
+
+def shared(variable: str) -> str:
+    """The address of a server that all tests of a run share."""
+    try:
+        return os.environ[variable]
+    except KeyError:
+        raise AssertionError(f"{variable} is not set: run `make servers`, and set what it prints") from None
+
+
+def postgres() -> str:
+    return shared("PILLARBOX_TEST_POSTGRES")
+
+
+def broker(name: str) -> str:
+    """Of `rabbitmq` or `redis`. Tests keep apart by the names of their queues."""
+    return shared({"rabbitmq": "PILLARBOX_TEST_AMQP", "redis": "PILLARBOX_TEST_REDIS"}[name])
+
+
+def create_database() -> str:
+    """A fresh database on the shared PostgreSQL; its address."""
+    name = f"pillarbox_test_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return f"{postgres().rsplit('/', 1)[0]}/{name}"
+
+
+def free_port() -> int:
+    """Below the range that the kernel gives to outgoing connections, so that none of them can take it meanwhile."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+class PrivateBroker:
+    """A broker of one test: killed, it comes back on the same port with what it acknowledged."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        self.directory, self.port = directory, free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        raise NotImplementedError
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        """What starts it, and with which environment."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        command, variables = self.command()
+        with (self.directory / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                env={**os.environ, **variables},
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + PATIENCE
+        while not self.listens():
+            assert self.process.poll() is None, (self.directory / "server.log").read_text()
+            assert time.monotonic() < deadline, f"{command[0]} does not listen after {PATIENCE} s"
+            time.sleep(0.02)
+
+    def listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port)).close()
+        except OSError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+class PrivateRedis(PrivateBroker):
+    """Has written to its disk whatever it acknowledges."""
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        durable = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
+        return ["redis-server", "--bind", "127.0.0.1", "--port", str(self.port), *durable], {}
+
+
+class PrivateRabbitMq(PrivateBroker):
+    """Without epmd, which would outlive it."""
+
+    NODE = "pillarbox@localhost"
+
+    @property
+    def url(self) -> str:
+        return f"amqp://guest:guest@127.0.0.1:{self.port}//"
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        (self.directory / "enabled_plugins").write_text("[].\n")
+        (self.directory / "rabbitmq.conf").write_text(
+            f"listeners.tcp.1 = 127.0.0.1:{self.port}\nlog.console.level = warning\n"
+        )
+        arguments = (
+            f"-noinput -sname {self.NODE} -setcookie pillarbox -start_epmd false -erl_epmd_port {free_port()} "
+            "-kernel inet_dist_use_interface {127,0,0,1}"
+        )
+        program = RABBITMQ if Path(RABBITMQ).exists() else shutil.which("rabbitmq-server") or RABBITMQ
+        return [program], {
+            "HOME": str(self.directory),
+            # With input allowed the process is the server itself; -noinput takes it away again.
+            "RABBITMQ_ALLOW_INPUT": "1",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": arguments,
+            "RABBITMQ_NODENAME": self.NODE,
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_CONFIG_FILE": str(self.directory / "rabbitmq"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.directory / "enabled_plugins"),
+            "RABBITMQ_MNESIA_BASE": str(self.directory / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(self.directory / "log"),
+            "RABBITMQ_LOGS": "-",
+        }
