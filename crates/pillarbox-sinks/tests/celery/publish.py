@@ -7,6 +7,9 @@ from celery import Celery, chain, signature
 
 broker, queue = sys.argv[1:]
 app = Celery(broker=broker, set_as_current=True)
+if broker.startswith("amqp"):
+    # Otherwise this ends before RabbitMQ has put everything into the queue.
+    app.conf.broker_transport_options = {"confirm_publish": True}
 send = app.send_task
 send("orders.process", queue=queue)
 send("orders.process", (42, "Grüße", 2**70, 0.1, [None, True]), {"key": {"deep": [1]}}, queue=queue)
