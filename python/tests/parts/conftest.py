@@ -1,0 +1,22 @@
+"""Shops for the tests with real parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from .shop import Shop
+
+
+@pytest.fixture
+def open_shop(tmp_path: Path) -> Iterator[Callable[[str, str], Shop]]:
+    """Opens a shop with an outbox of this kind on the broker of this address; it is closed with the test."""
+    with ExitStack() as stack:
+
+        def open_shop(kind: str, broker: str) -> Shop:
+            return stack.enter_context(Shop(tmp_path, kind, broker))
+
+        yield open_shop
