@@ -34,6 +34,10 @@ _DELAY = re.compile(r"^(?:(?:[01]\.){28})+")
 _SUSPICIOUS = ("\\u0000", "\\ud")
 
 
+#: What kombu's queues have besides their arguments, and RabbitMQ knows as arguments.
+_LIMITS = ("expires", "message_ttl", "max_length", "max_length_bytes", "max_priority")
+
+
 class NotRecordable(TypeError):
     """A message that no broker could be given as it is; nothing was written, and the transaction is usable."""
 
@@ -186,14 +190,10 @@ def declarations(entities: Iterable[Queue | Exchange | None]) -> list[dict[str, 
 
 
 def _declare_queue(queue: Queue) -> Iterable[dict[str, Any]]:
-    arguments = to_rabbitmq_queue_arguments(
-        queue.queue_arguments or {},
-        expires=queue.expires,
-        message_ttl=queue.message_ttl,
-        max_length=queue.max_length,
-        max_length_bytes=queue.max_length_bytes,
-        max_priority=queue.max_priority,
-    )
+    arguments = queue.queue_arguments or {}
+    limits = {name: getattr(queue, name) for name in _LIMITS if getattr(queue, name) is not None}
+    if limits:
+        arguments = to_rabbitmq_queue_arguments(arguments, **limits)
     # A queue with bindings is declared without its exchange: kombu's copies of it lose that.
     bindings = [(each.exchange, each.routing_key, each.arguments) for each in queue.bindings] or [
         (queue.exchange, queue.routing_key, queue.binding_arguments)

@@ -52,7 +52,7 @@ class RecordingProducer(Producer):
         *timeouts: Any,
         **more: Any,
     ) -> None:
-        if exchange == self._app.conf.event_exchange:
+        if "task" not in headers and exchange == self._app.conf.event_exchange:
             return  # "task-sent", which Celery tells monitors after the task
         message.require_protocol_2(headers)
         message.absolute(headers, self._app.timezone)

@@ -109,24 +109,16 @@ def batch(sender: type) -> Iterator[None]:
 
 
 def _write_all(connection: BaseDatabaseWrapper, rows: list[Row]) -> None:
-    columns = [
-        (
-            row.id,
-            AGGREGATE_TYPE,
-            row.task_id[:_AGGREGATE_ID_LIMIT],
-            row.task_name,
-            row.payload,
-            row.trace,
-            row.id,
-            None,
-            row.due,
-        )
+    """One JSON text with all rows: what they carry is JSON already, and need not be escaped for an array of texts."""
+    written = ",".join(
+        f'{{"id":"{row.id}","aggregate_id":{json.dumps(row.task_id[:_AGGREGATE_ID_LIMIT])},'
+        f'"event_type":{json.dumps(row.task_name)},"payload":{row.payload}'
+        + (f',"headers":{row.trace}' if row.trace else "")
+        + (f',"due":"{row.due}"' if row.due else "")
+        + "}"
         for row in rows
-    ]
-    if connection.vendor == "sqlite":
-        statements.run(connection, "emit", json.dumps(columns))
-    else:
-        statements.run(connection, "emit", *map(list, zip(*columns, strict=True)))
+    )
+    statements.run(connection, "record_all", f"[{written}]", AGGREGATE_TYPE)
 
 
 def _tell(sender: type, row: Row) -> None:

@@ -22,7 +22,14 @@ from tests.django import program, settings
 PACKAGE = Path(__file__).parents[2]
 CORE = program.REPOSITORY / "crates" / "pillarbox" / "sql"
 # Those that only Python needs.
-OWN = {"claim_handled.sql", "record.sql", "record_and_wake.sql", "remaining_handled.sql", "summary.sql"}
+OWN = {
+    "claim_handled.sql",
+    "record.sql",
+    "record_all.sql",
+    "record_and_wake.sql",
+    "remaining_handled.sql",
+    "summary.sql",
+}
 
 
 @pytest.fixture

@@ -1,0 +1,15 @@
+-- Emit, for many Celery tasks: as record_and_wake.sql, $1 a JSON array of rows, in their order. They share one moment.
+WITH written AS (
+    INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key,
+                              next_attempt_at, created_at, updated_at)
+    SELECT task.id, $2, task.aggregate_id, task.event_type, task.payload, task.headers, task.id::text,
+           coalesce(task.due, clock.now), clock.now, clock.now
+    FROM ROWS FROM (json_to_recordset($1::json)
+             AS (id uuid, aggregate_id text, event_type text, payload jsonb, headers jsonb, due timestamptz))
+         WITH ORDINALITY AS task (id, aggregate_id, event_type, payload, headers, due, place),
+         (SELECT clock_timestamp() AS now) AS clock
+    ORDER BY task.place
+)
+-- NOTIFY makes commits queue for one lock: only when a relay has said that it is idle, and lately.
+SELECT pg_notify('outbox_wake', '') FROM outbox_relay
+WHERE idle AND heartbeat_at > clock_timestamp() - interval '15 seconds' LIMIT 1
