@@ -10,9 +10,9 @@ from orders.models import Order
 def confirm(order_id):
     """In a worker, too, a task that is sent in a transaction is sent if that commits."""
     with transaction.atomic():
+        # The write comes first: SQLite waits for other writers only at the beginning of a transaction.
+        Order.objects.filter(pk=order_id).update(status="confirmed")
         order = Order.objects.get(pk=order_id)
-        order.status = "confirmed"
-        order.save()
         pack.delay(order.pk)
     print(f"worker: {order} is confirmed", flush=True)
 
@@ -20,8 +20,8 @@ def confirm(order_id):
 @shared_task(name="orders.pack")
 def pack(order_id):
     """From another queue: CELERY_TASK_ROUTES says so."""
-    order = Order.objects.get(pk=order_id)
     Order.objects.filter(pk=order_id).update(status="packed")
+    order = Order.objects.get(pk=order_id)
     print(f"worker: {order} is packed", flush=True)
 
 
