@@ -47,7 +47,8 @@ class OutboxCelery(Celery):
         **options: Any,
     ) -> AsyncResult:
         """As Celery's, with its options. A ``producer`` or ``connection`` is only used for excluded tasks."""
-        call = {"countdown": countdown, "eta": eta, "task_id": task_id}
+        # An id may be given as a UUID. Redis would have it as text, and RabbitMQ not at all.
+        call = {"countdown": countdown, "eta": eta, "task_id": str(task_id) if task_id else None}
         if name in excluded_tasks():
             call |= {"producer": producer, "connection": connection, "router": router}
             return super().send_task(name, args, kwargs, **call, **options)
@@ -60,6 +61,9 @@ class OutboxCelery(Celery):
 
     def batch(self) -> contextlib.AbstractContextManager[None]:
         """Tasks that are sent inside are written with one statement, at the end of the block; none if it fails.
+
+        The block belongs inside of the transaction. A task that is sent in a transaction or savepoint that began in the
+        block is written at once, so that it is undone with it.
 
         with transaction.atomic(), app.batch():
             for order in orders:

@@ -54,9 +54,19 @@ def _log_context() -> dict[str, Any]:
     if keys := getattr(settings, "CELERY_OUTBOX_STRUCTLOG_CONTEXT_KEYS", None):
         context = {key: context[key] for key in keys if key in context}
     try:
-        return json.loads(json.dumps(context, default=str))
-    except ValueError:  # it contains itself
-        return {key: str(value) for key, value in context.items()}
+        text = json.dumps(context, default=str, allow_nan=False)
+    except (TypeError, ValueError):  # a key that is no text, a number that is none, or it contains itself
+        text = json.dumps({key: str(value) for key, value in context.items()})
+    return _storable(json.loads(text)) if "\\u0000" in text or "\\ud" in text else json.loads(text)
+
+
+def _storable(value: Any) -> Any:
+    """What a database cannot hold is shown: a request's path, for example, is text of strangers, and fails nobody."""
+    if isinstance(value, str):
+        return value.replace("\0", "\\0").encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_storable(key): _storable(item) for key, item in value.items()}
+    return [_storable(item) for item in value] if isinstance(value, list) else value
 
 
 def _sentry_trace() -> dict[str, str]:

@@ -74,11 +74,15 @@ def encode(
         message["delayed"] = True
     try:
         text = _JSON.encode(message)
-    except ValueError as error:
+    except NotRecordable:
+        raise
+    except (TypeError, ValueError) as error:
         raise NotRecordable(f"a header or property of the task cannot be recorded: {error}") from error
     if any(escape in text for escape in _SUSPICIOUS):
-        _refuse_broken_text(headers, "headers")
-        _refuse_broken_text(properties, "properties")
+        # The body has no such text any more, and may show the escapes of it.
+        for name, value in message.items():
+            if name != "body":
+                _refuse_broken_text(value, name)
     return text
 
 
@@ -161,14 +165,14 @@ def require_protocol_2(headers: Mapping[str, Any]) -> None:
         raise ImproperlyConfigured("the outbox records Celery's message protocol 2; remove task_protocol = 1")
 
 
-def absolute(headers: dict[str, Any], timezone: datetime.tzinfo) -> None:
-    """Gives ``eta`` and ``expires`` without a time zone the one that a worker would take: a relay knows none."""
+def absolute(headers: dict[str, Any]) -> None:
+    """Says of ``eta`` and ``expires`` without a time zone that they are UTC: workers think so, whatever the settings."""
     for name in ("eta", "expires"):
         text = headers.get(name)
         if isinstance(text, str) and not text.endswith(("+00:00", "Z")):
             moment = maybe_iso8601(text)
             if moment.tzinfo is None:
-                headers[name] = moment.replace(tzinfo=timezone).isoformat()
+                headers[name] = moment.replace(tzinfo=datetime.timezone.utc).isoformat()
 
 
 def without_delay(routing_key: str) -> str:

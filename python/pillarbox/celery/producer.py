@@ -55,7 +55,7 @@ class RecordingProducer(Producer):
         if "task" not in headers and exchange == self._app.conf.event_exchange:
             return  # "task-sent", which Celery tells monitors after the task
         message.require_protocol_2(headers)
-        message.absolute(headers, self._app.timezone)
+        message.absolute(headers)
         if headers.get("expires") is not None:
             properties.pop("expiration", None)  # counted from now; the relay counts from when it sends
         if priority is not None:

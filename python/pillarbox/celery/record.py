@@ -31,7 +31,10 @@ _NAME_LIMIT = 255
 _logger = logging.getLogger(__name__)
 
 #: What waits for the end of a batch.
-_waiting: ContextVar[list[Row] | None] = ContextVar("pillarbox_waiting", default=None)
+_waiting: ContextVar[Batch | None] = ContextVar("pillarbox_waiting", default=None)
+
+#: A connection that is in no transaction.
+_OUTSIDE = (False, (), 0)
 
 
 class Row(NamedTuple):
@@ -44,6 +47,25 @@ class Row(NamedTuple):
     payload: str
     trace: str | None
     due: Any
+
+
+class Batch:
+    """Rows that wait, and where each connection was when the batch began."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self._began = {each.alias: (each, _place(each)) for each in connections.all(initialized_only=True)}
+
+    def holds(self, connection: BaseDatabaseWrapper) -> bool:
+        """Whether the connection is where it was. In a transaction or savepoint that began later nothing may wait for
+        the end of the batch: it could be undone before, or committed. Other threads have other connections.
+        """
+        return self._began.get(connection.alias, (connection, _OUTSIDE)) == (connection, _place(connection))
+
+
+def _place(connection: BaseDatabaseWrapper) -> tuple[bool, tuple[Any, ...], int]:
+    """Transaction and savepoints, those of ``transaction.savepoint()`` included, which Django only counts."""
+    return connection.in_atomic_block, tuple(connection.savepoint_ids), connection.savepoint_state
 
 
 def record(sender: type, task_name: str, **recorded: Any) -> None:
@@ -70,8 +92,8 @@ def record(sender: type, task_name: str, **recorded: Any) -> None:
     if not connection.in_atomic_block:
         _warn("celery_outbox_not_in_transaction", task_name=task_name, task_id=row.task_id)
     waiting = _waiting.get()
-    if waiting is not None:
-        waiting.append(row)
+    if waiting is not None and waiting.holds(connection):
+        waiting.rows.append(row)
         return
     params = (row.id, AGGREGATE_TYPE, row.task_id[:_AGGREGATE_ID_LIMIT], task_name, row.payload, row.trace, row.due)
     statements.run(connection, "record" if _is_woken(connection) else "record_and_wake", *params)
@@ -93,18 +115,19 @@ def _is_woken(connection: BaseDatabaseWrapper) -> bool:
 @contextlib.contextmanager
 def batch(sender: type) -> Iterator[None]:
     """Tasks recorded inside are written at its end, with one statement, or not at all if the block fails."""
-    if _waiting.get() is not None:
+    outer = _waiting.get()
+    if outer is not None and all(map(outer.holds, connections.all(initialized_only=True))):
         yield
         return
-    rows: list[Row] = []
-    token = _waiting.set(rows)
+    inner = Batch()
+    token = _waiting.set(inner)
     try:
         yield
     finally:
         _waiting.reset(token)
-    for alias in dict.fromkeys(row.alias for row in rows):
-        _write_all(connections[alias], [row for row in rows if row.alias == alias])
-    for row in rows:
+    for alias in dict.fromkeys(row.alias for row in inner.rows):
+        _write_all(connections[alias], [row for row in inner.rows if row.alias == alias])
+    for row in inner.rows:
         _tell(sender, row)
 
 
@@ -125,7 +148,11 @@ def _tell(sender: type, row: Row) -> None:
     outbox_message_created.send(sender=sender, task_id=row.task_id, task_name=row.task_name)
     if metrics.enabled():
         count = partial(metrics.increment, "messages.enqueued", tags=metrics.task_tag(row.task_name))
-        transaction.on_commit(count, using=row.alias, robust=True)
+        connection = connections[row.alias]
+        if connection.in_atomic_block or connection.get_autocommit():
+            transaction.on_commit(count, using=row.alias, robust=True)
+        else:
+            count()  # nobody knows when a transaction commits that Django does not manage
 
 
 def _held_until(eta: str | None, connection: BaseDatabaseWrapper) -> Any:

@@ -46,6 +46,21 @@ def test_structlogs_keys_can_be_chosen(outbox, recorded, log_context, settings):
     assert given == {"__django_structlog__": {"mine": 1}}
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("/a\0b", "/a\\0b"),
+        (["\ud800", {"k\0": "😀"}], ["\\ud800", {"k\\0": "😀"}]),
+        (float("nan"), "nan"),
+        ({("a", 1): 2}, "{('a', 1): 2}"),
+    ],
+)
+def test_a_log_context_that_cannot_be_stored_fails_nobody(outbox, recorded, value, shown):
+    with structlog.contextvars.bound_contextvars(path=value):
+        add(outbox)
+    assert recorded()[0]["headers"]["__django_structlog__"] == {"path": shown}
+
+
 def test_without_a_context_there_is_no_header(outbox, recorded, monkeypatch):
     add(outbox)
     monkeypatch.setattr(context, "structlog", None)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextvars
 import datetime
 import logging
 import socket
+import threading
+import uuid
 
 import pytest
 from celery import Celery, chain, chord, group
 from celery.exceptions import Retry
 from celery.result import AsyncResult
 from celery.signals import after_task_publish, before_task_publish
+from celery.utils.time import maybe_iso8601, maybe_make_aware
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 from django.utils import timezone
@@ -186,6 +190,62 @@ def test_a_batch_is_one_statement_in_its_order_or_nothing(settings, routers, dja
         pass
 
 
+@pytest.mark.django_db(transaction=True, databases=["default", "lite"])
+@pytest.mark.parametrize("routers", [[], ["tests.celery.test_outbox.ToLite"]], ids=["postgres", "sqlite"])
+def test_what_is_undone_within_a_batch_never_existed(settings, routers, django_assert_num_queries):
+    settings.DATABASE_ROUTERS = routers
+    alias = "lite" if routers else "default"
+    app = make(OutboxCelery)
+    with app.batch(), pytest.raises(ZeroDivisionError), transaction.atomic(using=alias):
+        add(app, task_id="gone")
+        raise ZeroDivisionError
+    with transaction.atomic(using=alias), app.batch():
+        add(app, task_id="first")
+        with pytest.raises(ZeroDivisionError), transaction.atomic(using=alias):
+            add(app, task_id="gone too")
+            raise ZeroDivisionError
+        by_hand = transaction.savepoint(using=alias)
+        with django_assert_num_queries(1, connection=connections[alias]):
+            group(app.tasks["shop.add"].s(1, 2) for _ in range(5)).apply_async()
+        transaction.savepoint_rollback(by_hand, using=alias)
+        with transaction.atomic(using=alias):
+            add(app, task_id="kept")
+    assert {row.aggregate_id for row in OutboxEvent.objects.all()} == {"first", "kept"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_batch_takes_nothing_of_other_threads():
+    app = make(OutboxCelery)
+
+    def send():
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            add(app)
+            raise ZeroDivisionError
+        connections.close_all()
+
+    with transaction.atomic(), app.batch():
+        # As sync_to_async does, with the context of the caller.
+        thread = threading.Thread(target=contextvars.copy_context().run, args=[send])
+        thread.start()
+        thread.join()
+    assert not OutboxEvent.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_django_does_not_manage():
+    app = make(OutboxCelery)
+    transaction.set_autocommit(False)
+    try:
+        add(app, task_id="gone")
+        transaction.rollback()
+        add(app, task_id="kept")
+        transaction.commit()
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+    assert [row.aggregate_id for row in OutboxEvent.objects.all()] == ["kept"]
+
+
 def test_excluded_tasks_go_to_the_broker(db, settings):
     settings.CELERY_OUTBOX_EXCLUDE_TASKS = {"shop.add"}
     app = make(OutboxCelery)
@@ -260,6 +320,9 @@ def test_sent_events_for_monitors_are_no_rows(outbox):
         ({"headers": {"x": float("nan")}}, "cannot be recorded"),
         ({"headers": {"x": ["a\0"]}}, "headers.x of the task contains text"),
         ({"headers": {"x": {"y": "\ud800"}}}, "headers.x.y of the task contains text"),
+        ({"headers": {"x": {("a", 1): 2}}}, "keys must be str"),
+        ({"queue": "q\0"}, "routing_key of the task contains text"),
+        ({"exchange": "x\ud800", "routing_key": "x"}, "exchange of the task contains text"),
     ],
 )
 def test_what_cannot_be_recorded_is_refused_and_the_transaction_stays_usable(outbox, options, complaint):
@@ -277,17 +340,29 @@ def test_protocol_1_is_refused(db):
         add(app)
 
 
+def test_an_id_may_be_given_as_a_uuid(outbox, recorded):
+    given = uuid.uuid4()
+    result = add(outbox, task_id=given)
+    assert (result.id, recorded()[0]["headers"]["id"]) == (str(given), str(given))
+
+
 def test_long_task_ids_are_kept_in_the_message(outbox):
     add(outbox, task_id="x" * 200)
     row = OutboxEvent.objects.get()
     assert (row.aggregate_id, row.payload["headers"]["id"]) == ("x" * 100, "x" * 200)
 
 
-def test_moments_without_a_zone_get_the_workers(db, recorded):
-    app = make(OutboxCelery, timezone="America/New_York")
+@pytest.mark.parametrize(
+    "conf", [{}, {"timezone": "America/New_York"}, {"timezone": "Asia/Tokyo", "enable_utc": False}]
+)
+def test_moments_without_a_zone_are_what_a_worker_takes_them_for(db, recorded, conf):
+    app = make(OutboxCelery, **conf)
     add(app, eta=datetime.datetime(2026, 7, 1, 12, 0), expires="2026-07-01T13:00:00")
     headers = recorded()[0]["headers"]
-    assert (headers["eta"], headers["expires"]) == ("2026-07-01T12:00:00-04:00", "2026-07-01T13:00:00-04:00")
+    for name, naive in {"eta": "2026-07-01T12:00:00", "expires": "2026-07-01T13:00:00"}.items():
+        of_the_worker = maybe_make_aware(maybe_iso8601(naive), app.conf.timezone)  # as Celery's worker reads a message
+        assert maybe_iso8601(headers[name]) == of_the_worker
+        assert headers[name] == f"{naive}+00:00"
 
 
 @pytest.mark.django_db(databases=["default", "lite"])
