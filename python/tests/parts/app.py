@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from functools import cache
 
 import redis
@@ -45,10 +46,15 @@ if process := os.environ.get("PARTS_SENTRY"):
     )
 
 app = outbox_class(KIND)("parts")
+# Celery delays tasks on the broker itself if its queues are quorum queues, and their exchanges not direct ones.
+QUORUM = "PARTS_QUORUM" in os.environ
+arguments = {"x-queue-type": "quorum"} if QUORUM else None
 app.conf.update(
     broker_url=os.environ["PARTS_BROKER"],
     task_default_queue=RUN,
-    task_queues=[Queue(RUN, Exchange(RUN, "direct"), routing_key=RUN)],
+    task_queues=[
+        Queue(RUN, Exchange(RUN, "topic" if QUORUM else "direct"), routing_key=RUN, queue_arguments=arguments)
+    ],
     task_ignore_result=True,
     broker_connection_retry_on_startup=True,
 )
@@ -58,3 +64,10 @@ app.conf.update(
 def count(self: Task, number: int) -> None:
     """Counts how many times each task ran, by its id."""
     marks().hincrby(f"{RUN}-ran", self.request.id, 1)
+
+
+@app.task(bind=True, name="parts.when")
+def when(self: Task) -> None:
+    """Tells when it ran, and by which way its message came."""
+    told = {"ran": time.time(), "eta": self.request.eta, **self.request.delivery_info}
+    marks().rpush(f"{RUN}-when", json.dumps(told))

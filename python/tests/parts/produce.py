@@ -7,12 +7,13 @@ trace           sends one inside a transaction of Sentry's
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 from django.core.management import call_command
 from django.db import transaction
 
-from .app import RUN, count, marks
+from .app import KIND, RUN, count, marks, when
 
 BATCH = 100
 
@@ -36,6 +37,11 @@ def trace() -> None:
     sentry_sdk.flush()
 
 
+def delay(seconds: int) -> None:
+    with transaction.atomic() if KIND != "plain" else contextlib.nullcontext():
+        when.apply_async(countdown=seconds)
+
+
 match sys.argv[1:]:
     case ["migrate"]:
         migrate()
@@ -43,5 +49,7 @@ match sys.argv[1:]:
         send(int(number))
     case ["trace"]:
         trace()
+    case ["delay", seconds]:
+        delay(int(seconds))
     case _:
         sys.exit(__doc__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 import uuid
@@ -30,7 +31,7 @@ def wait_until(what: str, check: Callable[[], Any], running: processes.Processes
 
 
 class Shop:
-    """`kind` says whose outbox it has: `outbox` for pillarbox's, `adopted` for that of django-celery-outbox."""
+    """`kind` says whose outbox it has: `outbox` pillarbox's, `adopted` django-celery-outbox's, `plain` none."""
 
     TABLES = {"outbox": "outbox_event", "adopted": "celery_outbox"}
 
@@ -40,7 +41,8 @@ class Shop:
         self.database = servers.create_database()
         self.processes = processes.Processes(directory)
         self.marks = redis.Redis.from_url(servers.broker("redis"))
-        self.produce("migrate")
+        if kind != "plain":
+            self.produce("migrate")
 
     def __enter__(self) -> Shop:
         return self
@@ -49,16 +51,17 @@ class Shop:
         self.processes.stop()
 
     def environment(self, **variables: str) -> dict[str, str]:
-        return processes.project(
-            self.kind,
-            self.database,
-            "tests.parts.app.app",
-            PARTS_KIND=self.kind,
-            PARTS_RUN=self.run,
-            PARTS_BROKER=self.broker,
-            PARTS_MARKS=servers.broker("redis"),
+        variables = {
+            "PARTS_KIND": self.kind,
+            "PARTS_RUN": self.run,
+            "PARTS_BROKER": self.broker,
+            "PARTS_MARKS": servers.broker("redis"),
             **variables,
-        )
+        }
+        kind = variables["PARTS_KIND"]
+        if kind == "plain":
+            return processes.environment(**variables)
+        return processes.project(kind, self.database, "tests.parts.app.app", **variables)
 
     def producer(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
         """A producer that goes on by itself."""
@@ -73,15 +76,13 @@ class Shop:
     def worker(self, **variables: str) -> None:
         """An unmodified worker: plain Celery."""
         command = processes.worker(processes.NEWEST, "tests.parts.app", self.run)
-        plain = {"PARTS_KIND": "plain", **variables}
-        environment = {**self.environment(), **plain}
-        del environment["DJANGO_SETTINGS_MODULE"]
-        self.processes.start("worker", command, environment)
+        self.processes.start("worker", command, self.environment(PARTS_KIND="plain", **variables))
 
-    def relay(self, *, declare: bool = True, relay: str = "") -> subprocess.Popen[bytes]:
-        """`pillarbox relay`; `relay` are further lines of the configuration's section of that name."""
+    def relay(self, *, declare: bool = True, more: str = "") -> subprocess.Popen[bytes]:
+        """`pillarbox relay`; `more` are further lines about the destination."""
+        declares = str(declare).lower()
         configuration = CONFIGURATION[self.kind].format(
-            database=self.database, broker=self.broker, queue=self.run, declare=str(declare).lower(), relay=relay
+            database=self.database, broker=self.broker, queue=self.run, declare=declares, more=more
         )
         return self.processes.relay("relay", configuration)
 
@@ -123,6 +124,15 @@ class Shop:
                 found.append(queue.get_nowait().headers["id"])
         return found
 
+    def told(self, what: str) -> dict[str, Any]:
+        """What the next process tells, waiting for it."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            if popped := self.marks.blpop([f"{self.run}-{what}"], timeout=1):
+                return json.loads(popped[1])
+            self.processes.check()
+        raise AssertionError(f"nobody told {what} within {PATIENCE} s")
+
     def wait_until(self, what: str, check: Callable[[], Any]) -> None:
         wait_until(what, check, self.processes)
 
@@ -131,12 +141,11 @@ CONFIGURATION = {
     "outbox": """
 [database]
 url = "{database}"
-[relay]
-{relay}
 [destinations.celery]
 kind = "celery"
 broker = "{broker}"
 declare = {declare}
+{more}
 [[routes]]
 events = "*"
 to = ["celery"]
@@ -146,12 +155,11 @@ to = ["celery"]
 url = "{database}"
 [source]
 kind = "django-celery-outbox"
-[relay]
-{relay}
 [destinations.celery]
 kind = "celery"
 broker = "{broker}"
 default_queue = "{queue}"
 declare = {declare}
+{more}
 """,
 }

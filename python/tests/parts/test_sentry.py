@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import pytest
 
 from tests import servers
 
-from .shop import PATIENCE, Shop
+from .shop import Shop
 
 
 @pytest.mark.parametrize("broker", ["rabbitmq", "redis"])
@@ -20,13 +19,7 @@ def test_the_worker_continues_the_trace(open_shop: Callable[[str, str], Shop], k
     shop.produce("trace", PARTS_SENTRY="producer")
     shop.relay()
 
-    told = {}
-    while len(told) < 2:
-        popped = shop.marks.blpop([f"{shop.run}-sentry"], timeout=PATIENCE)
-        shop.processes.check()
-        assert popped, f"only {told} was told of"
-        trace = json.loads(popped[1])
-        told[trace["process"]] = trace
+    told = {trace["process"]: trace for trace in (shop.told("sentry"), shop.told("sentry"))}
     producer, worker = told["producer"], told["worker"]
     assert worker["trace_id"] == producer["trace_id"]
     assert worker["parent_span_id"] in [producer["span_id"], *producer["spans"]]
