@@ -166,7 +166,7 @@ def require_protocol_2(headers: Mapping[str, Any]) -> None:
 
 
 def absolute(headers: dict[str, Any]) -> None:
-    """Says of ``eta`` and ``expires`` without a time zone that they are UTC: so workers think, whatever the settings."""
+    """Says of ``eta`` and ``expires`` without a time zone that they are UTC: workers think so in any case."""
     for name in ("eta", "expires"):
         text = headers.get(name)
         if isinstance(text, str) and not text.endswith(("+00:00", "Z")):
