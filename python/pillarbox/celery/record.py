@@ -24,7 +24,6 @@ from pillarbox.celery import context, message
 from pillarbox.ids import uuid7
 from pillarbox.signals import outbox_message_created
 
-AGGREGATE_TYPE = "celery"
 _AGGREGATE_ID_LIMIT = 100
 _NAME_LIMIT = 255
 
@@ -95,8 +94,11 @@ def record(sender: type, task_name: str, **recorded: Any) -> None:
     if waiting is not None and waiting.holds(connection):
         waiting.rows.append(row)
         return
-    params = (row.id, AGGREGATE_TYPE, row.task_id[:_AGGREGATE_ID_LIMIT], task_name, row.payload, row.trace, row.due)
-    statements.run(connection, "record" if _is_woken(connection) else "record_and_wake", *params)
+    if row.due is not None:
+        _write_all(connection, [row])
+    else:
+        params = (row.id, row.task_id[:_AGGREGATE_ID_LIMIT], task_name, row.payload, row.trace)
+        statements.run(connection, "record" if _is_woken(connection) else "record_and_wake", *params)
     _tell(sender, row)
 
 
@@ -141,7 +143,7 @@ def _write_all(connection: BaseDatabaseWrapper, rows: list[Row]) -> None:
         + "}"
         for row in rows
     )
-    statements.run(connection, "record_all", f"[{written}]", AGGREGATE_TYPE)
+    statements.run(connection, "record_all", f"[{written}]")
 
 
 def _tell(sender: type, row: Row) -> None:

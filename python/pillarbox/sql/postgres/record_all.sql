@@ -1,8 +1,9 @@
--- Emit, for many Celery tasks: as record_and_wake.sql, $1 a JSON array of rows, in their order. They share one moment.
+-- Emit, for many Celery tasks, or one that is due later: as record_and_wake.sql, $1 a JSON array of rows, in their order.
+-- They share one moment.
 WITH written AS (
     INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key,
                               next_attempt_at, created_at, updated_at)
-    SELECT task.id, $2, task.aggregate_id, task.event_type, task.payload, task.headers, task.id::text,
+    SELECT task.id, 'celery', task.aggregate_id, task.event_type, task.payload, task.headers, task.id::text,
            coalesce(task.due, clock.now), clock.now, clock.now
     FROM ROWS FROM (json_to_recordset($1::json)
              AS (id uuid, aggregate_id text, event_type text, payload jsonb, headers jsonb, due timestamptz))

@@ -1,8 +1,7 @@
 -- Emit, for one Celery task that is the first of its transaction: as record.sql, and wakes a relay when that commits.
 WITH written AS (
-    INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key,
-                              next_attempt_at)
-    VALUES ($1, $2, $3, $4, $5::jsonb, $6::jsonb, $1, coalesce($7::timestamptz, clock_timestamp()))
+    INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key)
+    VALUES ($1, 'celery', $2, $3, $4, $5, $1)
 )
 -- NOTIFY makes commits queue for one lock: only when a relay has said that it is idle, and lately.
 SELECT pg_notify('outbox_wake', '') FROM outbox_relay
