@@ -36,6 +36,8 @@ def database_url(alias: str) -> str:
     wrapper = connections[alias]
     database = wrapper.settings_dict
     if wrapper.vendor == "sqlite":
+        if wrapper.is_in_memory_db() or str(database["NAME"]).startswith("file:"):
+            raise ImproperlyConfigured(f'the database "{alias}" is not named by a path, and the relay needs a file')
         return f"sqlite://{os.path.abspath(database['NAME'])}"
     if wrapper.vendor != "postgresql":
         raise ImproperlyConfigured(
@@ -52,16 +54,23 @@ def _postgres_url(alias: str, database: dict[str, Any]) -> str:
             f'the database "{alias}" is named by a service file, which the relay does not read; give HOST and NAME, or'
             " set PILLARBOX_DATABASE_URL"
         )
-    query = {name: str(options[name]) for name in _POSTGRES_OPTIONS if options.get(name)}
     host = database.get("HOST") or ""
-    if host.startswith("/"):
-        query["host"], host = host, ""
-    elif ":" in host:
-        host = f"[{host}]"
-    user, password = database.get("USER") or "", database.get("PASSWORD") or ""
-    login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
-    port = f":{database['PORT']}" if database.get("PORT") else ""
-    place = f"{login}@{host}{port}" if login else f"{host}{port}"
+    if "," in host:
+        raise ImproperlyConfigured(
+            f'the database "{alias}" has several hosts, among which the relay cannot choose; set PILLARBOX_DATABASE_URL'
+        )
+    query = {name: str(options[name]) for name in _POSTGRES_OPTIONS if options.get(name)}
+    user, password, port = (str(database.get(name) or "") for name in ("USER", "PASSWORD", "PORT"))
+    place = ""
+    if host:
+        login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
+        # A directory, where a socket is, stands for a host when its slashes are quoted.
+        place = f"[{host}]" if ":" in host else quote(host, safe="")
+        place = (f"{login}@" if login else "") + place + (f":{port}" if port else "")
+    else:
+        # Without a host a URL has no room for the others.
+        given = {"user": user, "password": password, "port": port}
+        query |= {name: value for name, value in given.items() if value}
     name = quote(str(database.get("NAME") or ""), safe="")
     # A space in a parameter is %20 there, not a plus.
     return f"postgres://{place}/{name}" + (f"?{urlencode(query, quote_via=quote)}" if query else "")

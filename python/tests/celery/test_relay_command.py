@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections, transaction
+from django.db import connection, connections, transaction
 from django.test import override_settings
 from kombu import Connection
 
@@ -284,7 +284,8 @@ def test_what_cannot_be_started_says_why(db, tmp_path):
             {"NAME": "a b", "USER": "u@x", "PASSWORD": "p/:@%", "HOST": "h", "PORT": 5},
             "postgres://u%40x:p%2F%3A%40%25@h:5/a%20b",
         ),
-        ({"NAME": "s", "HOST": "/run/pg", "USER": "u"}, "postgres://u@/s?host=%2Frun%2Fpg"),
+        ({"NAME": "s", "HOST": "/run/pg", "USER": "u", "PORT": "6"}, "postgres://u@%2Frun%2Fpg:6/s"),
+        ({"NAME": "s", "USER": "u", "PASSWORD": "p&", "PORT": "6"}, "postgres:///s?user=u&password=p%26&port=6"),
         ({"NAME": "s", "HOST": "::1"}, "postgres://[::1]/s"),
         (
             {"NAME": "s", "HOST": "h", "OPTIONS": {"sslmode": "verify-full", "options": "-c a=b", "pool": True}},
@@ -297,9 +298,37 @@ def test_databases_as_urls(database, url):
     assert program._postgres_url("default", {**defaults, **database}) == url
 
 
-def test_a_service_file_is_refused():
+def test_databases_that_the_relay_cannot_open_are_refused(monkeypatch):
     with pytest.raises(ImproperlyConfigured, match="service file"):
         program._postgres_url("default", {"OPTIONS": {"service": "x"}})
+    with pytest.raises(ImproperlyConfigured, match="several hosts"):
+        program._postgres_url("default", {"HOST": "a,b"})
+    for name in (":memory:", "file:lite?mode=memory&cache=shared", "file:/tmp/lite.db?mode=ro"):
+        monkeypatch.setitem(connections["lite"].settings_dict, "NAME", name)
+        with pytest.raises(ImproperlyConfigured, match="needs a file"):
+            program.database_url("lite")
+
+
+@pytest.mark.parametrize("by", ["host", "socket"])
+def test_the_program_opens_what_the_project_opens(db, by, tmp_path):
+    """A user and a password that are full of what means something in URLs."""
+    user, password = "we ird@/user:1", "p@:/?#%&=+ \"'\\ü"
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('unix_socket_directories')")
+        directory = cursor.fetchone()[0].split(",")[0].strip()
+    given = connection.settings_dict
+    host = directory if by == "socket" else given["HOST"]
+    url = program._postgres_url("default", {**given, "HOST": host, "USER": user, "PASSWORD": password})
+    ended = subprocess.run(
+        [built(), "stats", "--json"],
+        env={"PILLARBOX_DATABASE_URL": url},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    # It came as far as to say who it is.
+    assert f'role \\"{user}\\" does not exist' in ended.stderr
+    assert password not in ended.stderr
 
 
 @pytest.mark.django_db(databases=["default", "lite"])

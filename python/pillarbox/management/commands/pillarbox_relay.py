@@ -103,6 +103,8 @@ class Command(BaseCommand):
         if "PILLARBOX_DATABASE_URL" not in given:
             alias = options["database"] or router.db_for_write(OutboxEvent)
             given["PILLARBOX_DATABASE_URL"] = program.database_url(alias)
+            if passfile := (connections[alias].settings_dict.get("OPTIONS") or {}).get("passfile"):
+                given.setdefault("PGPASSFILE", str(passfile))
             table = "celery_outbox" if options["source"] == "django-celery-outbox" else OutboxEvent._meta.db_table
             if schema := program.schema_of(alias, table):
                 given.setdefault("PILLARBOX_DATABASE_SCHEMA", schema)
