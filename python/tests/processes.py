@@ -81,6 +81,9 @@ class Processes:
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        if name in self.running:
+            # Two of the same name would be one that nobody stops.
+            assert self.running[name].poll() is not None, f"{name} is running already"
         with (self.directory / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 command, env=environment, cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log
