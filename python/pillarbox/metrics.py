@@ -50,6 +50,12 @@ def address() -> tuple[str, int]:
     )
 
 
+def address_text() -> str:
+    """Both in one, as the program takes it."""
+    host, port = address()
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def prefix() -> str:
     return getattr(settings, "MONITORING_STATSD_PREFIX", "celery_outbox")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sysconfig
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -29,6 +30,12 @@ def find_program() -> str:
         "the program pillarbox is not there: it comes with `pip install pillarbox`; if it is somewhere else, set"
         " PILLARBOX_PROGRAM to its path"
     )
+
+
+def require_celery() -> None:
+    """Who only emits events needs no Celery; who asks for the rest without it is told."""
+    if find_spec("celery") is None:
+        raise ImproperlyConfigured("Celery is not installed: pip install 'pillarbox[celery]'")
 
 
 def database_url(alias: str) -> str:

@@ -20,7 +20,6 @@ from pillarbox.celery.message import declarations
 
 OUTBOX = "outbox"
 DJANGO_CELERY_OUTBOX = "django-celery-outbox"
-SOURCES = (OUTBOX, DJANGO_CELERY_OUTBOX)
 
 _ROUTE_KEYS = ("queue", "exchange", "routing_key", "priority")
 
@@ -61,9 +60,7 @@ def _head(source: str) -> Iterator[str]:
     if source == DJANGO_CELERY_OUTBOX:
         yield f"\n[source]\nkind = {_toml(source)}"
     if metrics.enabled():
-        host, port = metrics.address()
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        yield f"\n[metrics]\nstatsd = {_toml(address)}\nprefix = {_toml(metrics.prefix())}"
+        yield f"\n[metrics]\nstatsd = {_toml(metrics.address_text())}\nprefix = {_toml(metrics.prefix())}"
         if tags := metrics.constant_tags():
             yield f"tags = {_toml({key: str(value) for key, value in tags.items()})}"
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import celery
 import pytest
@@ -148,3 +152,32 @@ def test_the_delivery_task_is_sent_on_commit_where_that_is_wanted(settings, monk
 
     monkeypatch.setattr(deliver_outbox_events_task, "apply_async", refuse)
     assert pillarbox.emit_event("Order", "3", "order.placed", {}).status == "pending"
+
+
+NO_CELERY = """
+import sys
+sys.modules["celery"] = sys.modules["kombu"] = None
+import django
+from django.conf import settings
+settings.configure(
+    INSTALLED_APPS=["pillarbox"], USE_TZ=True, PILLARBOX_PROGRAM="echo",
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db"}},
+)
+from django.core.management import execute_from_command_line
+execute_from_command_line(["manage.py", *sys.argv[1:]])
+"""
+
+
+def test_who_only_emits_events_needs_no_celery(tmp_path):
+    def manage(*arguments):
+        command = [sys.executable, "-c", NO_CELERY, *arguments]
+        ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        return ended.stdout.strip() or ended.stderr.strip()
+
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    assert "no issues" in manage("check")
+    assert "write ./pillarbox.toml or give --config" in manage("pillarbox_relay")
+    assert manage("pillarbox_relay", "--config", "own.toml", "--log-format", "json") == (
+        "relay --log-format json --config own.toml"
+    )
+    assert "pip install 'pillarbox[celery]'" in manage("pillarbox_config")

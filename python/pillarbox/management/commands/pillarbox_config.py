@@ -7,6 +7,8 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from pillarbox.program import require_celery
+
 
 class Command(BaseCommand):
     help = "Prints the relay's configuration, from the settings of the Celery app CELERY_OUTBOX_APP; without secrets"
@@ -14,12 +16,10 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        from pillarbox.celery.config import OUTBOX, SOURCES
-
         parser.add_argument(
             "--source",
-            choices=SOURCES,
-            default=OUTBOX,
+            choices=("outbox", "django-celery-outbox"),
+            default="outbox",
             help="where the relay finds the tasks: the table of this app, or the tables of django-celery-outbox",
         )
         parser.add_argument(
@@ -29,9 +29,12 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from pillarbox.celery.config import CannotSay, relay_config
-        from pillarbox.celery.loading import load_app
-
+        try:
+            require_celery()
+            from pillarbox.celery.config import CannotSay, relay_config
+            from pillarbox.celery.loading import load_app
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error)) from error
         try:
             config = relay_config(load_app(), source=options["source"], routes=not options["without_routes"])
         except ImproperlyConfigured as error:

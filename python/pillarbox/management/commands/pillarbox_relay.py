@@ -109,8 +109,7 @@ class Command(BaseCommand):
             if schema := program.schema_of(alias, table):
                 given.setdefault("PILLARBOX_DATABASE_SCHEMA", schema)
         if metrics.enabled() and hasattr(settings, "MONITORING_STATSD_HOST"):
-            host, port = metrics.address()
-            given.setdefault("PILLARBOX_METRICS_STATSD", f"{host}:{port}")
+            given.setdefault("PILLARBOX_METRICS_STATSD", metrics.address_text())
             given.setdefault("PILLARBOX_METRICS_PREFIX", metrics.prefix())
             if tags := ",".join(f"{key}={value}" for key, value in metrics.constant_tags().items()):
                 given.setdefault("PILLARBOX_METRICS_TAGS", tags)
@@ -118,12 +117,18 @@ class Command(BaseCommand):
 
     def _celery(self, options: dict[str, Any], environment: dict[str, str], *, has_config: bool) -> str:
         """Puts the broker's URL into the environment; answers a configuration if the project has none of its own."""
+        if not getattr(settings, "CELERY_OUTBOX_APP", None):
+            if has_config:
+                return ""  # a project that only emits events
+            raise ImproperlyConfigured(
+                f"it has no configuration: write ./{_OWN_CONFIG} or give --config; or, for tasks of Celery, set"
+                ' CELERY_OUTBOX_APP to the dotted path of your Celery app, for example "shop.celery.app"'
+            )
+        program.require_celery()
         from pillarbox.celery.broker import broker_of
         from pillarbox.celery.config import DJANGO_CELERY_OUTBOX, CannotSay, relay_config
         from pillarbox.celery.loading import load_app
 
-        if has_config and not getattr(settings, "CELERY_OUTBOX_APP", None):
-            return ""  # a project that only emits events
         app = load_app()
         broker = broker_of(app, _setting(options["broker_url_setting"]))
         environment.setdefault("PILLARBOX_BROKER_URL", broker.url)
