@@ -4,9 +4,12 @@
 use std::collections::BTreeSet;
 
 use clap::Args;
+use pillarbox::OnDelivered;
+use pillarbox::store::Retention;
 use serde_json::json;
 
 use super::Session;
+use crate::config::source::{DJANGO_CELERY_OUTBOX, SourceKind};
 use crate::config::{DEFAULT_FILE, Settings};
 use crate::output::Output;
 
@@ -61,8 +64,23 @@ pub(super) fn remarks(settings: &Settings) -> Vec<String> {
             remarks.push(format!("destination {name:?} is paused: its events wait"));
         }
     }
+    if settings.source.kind == SourceKind::DjangoCeleryOutbox {
+        remarks
+            .extend(without_effect(settings).map(|what| format!("with source.kind {DJANGO_CELERY_OUTBOX:?} {what}")));
+    }
     if settings.admin.is_some() {
         remarks.push("admin.listen is accepted, but this version serves no admin pages yet".to_owned());
     }
     remarks
+}
+
+/// Settings for which the tables of django-celery-outbox have no place.
+fn without_effect(settings: &Settings) -> impl Iterator<Item = &'static str> {
+    let relay = &settings.relay;
+    let keeps = (relay.on_delivered == OnDelivered::Keep)
+        .then_some("relay.on_delivered = \"keep\" has no effect: what was delivered is deleted, as by its own relay");
+    let cleans = (relay.cleanup_every.is_some() || relay.retention != Retention::default()).then_some(
+        "[relay.cleanup] has no effect: old dead letters are deleted by `manage.py celery_outbox_purge_dead_letter`",
+    );
+    keeps.into_iter().chain(cleans)
 }

@@ -166,6 +166,19 @@ async fn a_brokers_password_is_never_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn settings_without_effect_there_are_remarked_on() {
+    let outbox = CeleryOutbox::create().await;
+    let mut home = adopting(&outbox, "redis://127.0.0.1:1/0");
+    home.set("PILLARBOX_SOURCE_KIND", "django-celery-outbox");
+    assert_eq!(home.json(&["check-config"])["remarks"].as_array().unwrap().len(), 0);
+    home.set("PILLARBOX_RELAY_ON_DELIVERED", "keep");
+    home.set("PILLARBOX_RELAY_CLEANUP_FAILED_AFTER", "1d");
+    let remarks = home.json(&["check-config"])["remarks"].to_string();
+    assert!(remarks.contains("\\\"keep\\\" has no effect: what was delivered is deleted"), "{remarks}");
+    assert!(remarks.contains("[relay.cleanup] has no effect") && remarks.contains("purge_dead_letter"), "{remarks}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_makes_no_sense_there_names_what_does() {
     let outbox = CeleryOutbox::create().await;
     let mut home = adopting(&outbox, "redis://127.0.0.1:1/0");
