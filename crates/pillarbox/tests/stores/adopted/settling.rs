@@ -88,6 +88,19 @@ async fn what_is_parked_waits_for_the_cooldown_and_nothing_is_claimed_meanwhile(
     assert!(ids(&store.claim(ASK).await.unwrap()).starts_with(&added[8..20]));
 }
 
+/// The relay's liveness goes by the answer to a claim.
+#[tokio::test]
+async fn while_the_broker_is_down_too_a_claim_fails_without_the_database() {
+    let outbox = CeleryOutbox::create().await;
+    outbox.add(1).await;
+    let store = store(&outbox).await;
+    let claim = store.claim(ASK).await.unwrap();
+    assert!(settle(&store, claim, park(), 0).await.is_empty());
+    assert!(store.claim(ASK).await.unwrap().is_empty());
+    store.pool().close().await;
+    assert!(store.claim(ASK).await.is_err());
+}
+
 #[tokio::test]
 async fn what_another_has_touched_is_not_let_back() {
     let outbox = CeleryOutbox::create().await;
