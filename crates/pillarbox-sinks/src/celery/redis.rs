@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
+use pillarbox::celery::Declaration;
 use pillarbox::{Message, SendError, SendErrorKind};
 use redis::{Pipeline, Value};
 
@@ -41,6 +42,9 @@ pub(super) struct Redis {
 
 /// What is bound to an exchange, by its name.
 type Bindings = BTreeMap<String, Result<Vec<Binding>, SendError>>;
+
+/// Queues that could not be bound to their exchanges, and why.
+type Undeclared = Vec<(Declaration, SendError)>;
 
 /// A message with its address.
 struct Parcel<'a> {
@@ -103,7 +107,8 @@ impl Redis {
             Ok(sent) => sent.err(),
             Err(_) => {
                 self.client.reset().await;
-                Some(SendError::timeout(format!("{} did not answer within {:?}", self.shown, self.timeout)))
+                // The whole connection is silent, which is no message's fault.
+                Some(SendError::unavailable(format!("{} did not answer within {:?}", self.shown, self.timeout)))
             }
         };
         if let Some(error) = failed {
@@ -120,14 +125,16 @@ impl Redis {
         now: DateTime<Utc>,
         answers: &mut [Result<(), SendError>],
     ) -> Result<(), SendError> {
-        if self.declares {
-            self.declare(link, parcels).await?;
-        }
+        let undeclared = if self.declares { self.declare(link, parcels).await? } else { Undeclared::new() };
         let bindings = self.bindings(link, parcels).await?;
         let mut commands = redis::pipe();
         let mut owners: Vec<usize> = Vec::with_capacity(parcels.len());
         for (index, parcel) in parcels.iter().enumerate() {
-            match self.push(&mut commands, parcel, &bindings, now) {
+            let pushed = match self.declared(parcel, &undeclared) {
+                Ok(()) => self.push(&mut commands, parcel, &bindings, now),
+                Err(error) => Err(error),
+            };
+            match pushed {
                 Ok(count) => owners.extend(std::iter::repeat_n(index, count)),
                 Err(error) => answers[parcel.position] = Err(error),
             }
@@ -224,10 +231,9 @@ impl Redis {
         Ok(bindings)
     }
 
-    /// Binds queues to their exchanges, each once for a connection.
-    async fn declare(&self, link: &mut Link, parcels: &[Parcel<'_>]) -> Result<(), SendError> {
+    /// Binds queues to their exchanges, each once for a connection. Answers those that could not be.
+    async fn declare(&self, link: &mut Link, parcels: &[Parcel<'_>]) -> Result<Undeclared, SendError> {
         let mut commands = redis::pipe();
-        let mut count = 0;
         let mut fresh = Vec::new();
         for parcel in parcels {
             for queue in self.routing.declarations(&parcel.message.recorded, &parcel.target) {
@@ -237,21 +243,34 @@ impl Redis {
                 let member = binding::member(&queue, &self.separator);
                 for key in binding::keys(&self.key_prefix, &queue.exchange) {
                     commands.cmd("SADD").arg(key).arg(&member);
-                    count += 1;
                 }
                 fresh.push(queue);
             }
         }
-        if count == 0 {
+        let replies = self.run(link, &commands, fresh.len() * binding::SETS).await?;
+        let mut undeclared = Undeclared::new();
+        for (queue, replies) in fresh.iter().zip(replies.chunks(binding::SETS)) {
+            let refused = replies.iter().find_map(|reply| match reply {
+                Value::ServerError(error) => Some(failure::undeclared(error, queue, &self.shown)),
+                _ => None,
+            });
+            undeclared.extend(refused.map(|error| (Declaration::clone(queue), error)));
+        }
+        let is_declared = |queue: &Declaration| undeclared.iter().all(|(refused, _)| refused != queue);
+        link.declared(fresh.into_iter().map(Cow::into_owned).filter(is_declared));
+        Ok(undeclared)
+    }
+
+    /// Whether all is declared that a message needs.
+    fn declared(&self, parcel: &Parcel<'_>, undeclared: &Undeclared) -> Result<(), SendError> {
+        if undeclared.is_empty() {
             return Ok(());
         }
-        for reply in self.run(link, &commands, count).await? {
-            if let Value::ServerError(error) = &reply {
-                return Err(failure::server(error, "a binding cannot be declared", &self.shown));
-            }
+        let needed = self.routing.declarations(&parcel.message.recorded, &parcel.target);
+        match undeclared.iter().find(|(refused, _)| needed.iter().any(|queue| **queue == *refused)) {
+            Some((_, error)) => Err(error.clone()),
+            None => Ok(()),
         }
-        link.declared(fresh.into_iter().map(Cow::into_owned));
-        Ok(())
     }
 
     async fn run(&self, link: &mut Link, commands: &Pipeline, count: usize) -> Result<Vec<Value>, SendError> {

@@ -69,7 +69,7 @@ async fn a_key_that_is_no_list_is_that_messages_fault_alone() {
     let error = answers[1].clone().unwrap_err();
     assert_eq!(error.kind, SendErrorKind::Retry);
     assert!(error.message.contains("WRONGTYPE"), "{error}");
-    assert!(error.message.ends_with("rename the queue, or set key_prefix"), "{error}");
+    assert!(error.message.ends_with("rename the queue or the exchange, or set key_prefix"), "{error}");
     assert_eq!((&answers[0], &answers[2]), (&Ok(()), &Ok(())));
     assert_eq!(redis.llen::<_, u32>(&good).await.unwrap(), 2);
 }
@@ -103,6 +103,32 @@ async fn an_exchange_leads_to_the_queues_that_are_bound_to_it() {
     assert!(answers[2].clone().unwrap_err().message.contains("takes the routing key \"mail\""));
     assert_eq!(redis.llen::<_, u32>(&all).await.unwrap(), 4);
     assert_eq!(redis.llen::<_, u32>(&new).await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_binding_that_cannot_be_declared_is_the_fault_of_its_exchange_alone() {
+    let mut redis = shared_redis().await;
+    let (exchange, bad, good) = (unique("shop"), unique("bad"), unique("good"));
+    let () = redis.set(format!("_kombu.binding.{exchange}"), "not a set").await.unwrap();
+    let topic = |exchange: &str| CeleryQueue {
+        exchange: Some(exchange.to_owned()),
+        exchange_type: "topic".to_owned(),
+        ..CeleryQueue::default()
+    };
+    let queues = BTreeMap::from([(bad.clone(), topic(&exchange)), (good.clone(), topic(&unique("other")))]);
+    let sink = sink(CelerySettings { queues, declare: true, ..broker() });
+    let to = |queue: &str| task("orders.process", json!({ "queue": queue }));
+    for _ in 0..2 {
+        let answers = send(&sink, vec![to(&good), to(&bad), to_queue(&good)]).await;
+        let error = answers[1].clone().unwrap_err();
+        assert_eq!(error.kind, SendErrorKind::Retry);
+        assert!(
+            error.message.contains(&format!("to bind the queue {bad:?} to the exchange {exchange:?}: ")),
+            "{error}"
+        );
+        assert_eq!((&answers[0], &answers[2]), (&Ok(()), &Ok(())));
+    }
+    assert_eq!(redis.llen::<_, u32>(&good).await.unwrap(), 4);
 }
 
 #[tokio::test]

@@ -44,8 +44,11 @@ pub(super) fn key(prefix: &str, exchange: &str) -> String {
     format!("{prefix}_kombu.binding.{exchange}")
 }
 
+/// In how many sets a binding stands.
+pub(super) const SETS: usize = 2;
+
 /// The sets that a binding stands in: the second keeps newer versions of kombu from sweeping it away.
-pub(super) fn keys(prefix: &str, exchange: &str) -> [String; 2] {
+pub(super) fn keys(prefix: &str, exchange: &str) -> [String; SETS] {
     [key(prefix, exchange), format!("{prefix}_kombu.binding_permanent.{exchange}")]
 }
 

@@ -1,6 +1,7 @@
 //! What went wrong with Redis, in words, and whose fault it was.
 
 use pillarbox::SendError;
+use pillarbox::celery::Declaration;
 use redis::{RedisError, ServerError, Value};
 
 use crate::celery::route::Target;
@@ -41,11 +42,16 @@ pub(super) fn server(error: &ServerError, what: &str, shown: &str) -> SendError 
         return SendError::unavailable(format!("{shown} does not take anything now: {}", reason.trim_end()));
     }
     let advice = if error.code() == "WRONGTYPE" {
-        "; the key of the queue holds something else than a list: rename the queue, or set key_prefix"
+        "; its key holds something else: rename the queue or the exchange, or set key_prefix"
     } else {
         ""
     };
     SendError::retry(format!("{shown} refused {what}: {}{advice}", reason.trim_end()))
+}
+
+/// A binding could not be written: that is the fault of its exchange.
+pub(super) fn undeclared(error: &ServerError, queue: &Declaration, shown: &str) -> SendError {
+    server(error, &format!("to bind the queue {:?} to the exchange {:?}", queue.queue, queue.exchange), shown)
 }
 
 /// There was a connection.
