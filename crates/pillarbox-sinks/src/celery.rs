@@ -28,8 +28,8 @@ pub use self::settings::{CeleryError, CeleryQueue, CeleryRoute, CelerySettings, 
 /// | answer | means |
 /// |---|---|
 /// | the broker confirmed it | delivered |
-/// | no connection, wrong login, a blocked or read-only broker | `Unavailable` |
-/// | no confirm in time | `Timeout` |
+/// | no connection, wrong login, a blocked, read-only, silent or slow broker | `Unavailable` |
+/// | no confirm in time, while the broker confirms what goes elsewhere | `Timeout` |
 /// | returned, refused, a queue or an exchange that does not exist or has other arguments | `Retry` |
 /// | a recorded message of an unknown version, or one that cannot be written | `Reject` |
 ///

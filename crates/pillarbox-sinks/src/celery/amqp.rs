@@ -1,12 +1,15 @@
 //! RabbitMQ: one connection, a channel for each batch that is under way, publisher confirms for everything.
 //!
-//! `encode` writes a message, `declare` makes queues, `publish` sends a batch and judges what became of each message.
+//! `encode` writes a message, `declare` makes queues, `publish` sends a batch and judges what became of each message,
+//! `returned` finds whose message came back.
 
 mod declare;
 mod encode;
 mod failure;
 mod publish;
+mod returned;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -41,6 +44,10 @@ struct Link {
     /// Channels with confirms that wait for a batch.
     idle: Mutex<Vec<Channel>>,
     declared: Declared,
+    /// When the broker last answered something.
+    heard: Mutex<Option<Instant>>,
+    /// It does not answer, and is not asked again.
+    is_forgotten: AtomicBool,
 }
 
 impl Amqp {
@@ -63,7 +70,7 @@ impl Amqp {
         let Ok(mut current) = waiting.await else {
             return Err(SendError::unavailable("RabbitMQ cannot be connected to: no address has answered in time"));
         };
-        if let Some(link) = current.as_ref().filter(|link| link.connection.status().connected()) {
+        if let Some(link) = current.as_ref().filter(|link| link.is_usable()) {
             return Ok(Arc::clone(link));
         }
         *current = None;
@@ -92,15 +99,14 @@ impl Amqp {
             .with_tls_config(self.tls.clone())
             .connect()
             .await?;
-        Ok(Link { connection, address: shown(address), idle: Mutex::default(), declared: Declared::default() })
-    }
-
-    /// A connection that does not answer is not asked again.
-    async fn forget(&self, link: &Arc<Link>) {
-        let mut current = self.link.lock().await;
-        if current.as_ref().is_some_and(|known| Arc::ptr_eq(known, link)) {
-            *current = None;
-        }
+        Ok(Link {
+            connection,
+            address: shown(address),
+            idle: Mutex::default(),
+            declared: Declared::default(),
+            heard: Mutex::default(),
+            is_forgotten: AtomicBool::new(false),
+        })
     }
 }
 
@@ -128,6 +134,24 @@ impl Link {
         if channel.status().connected() {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(channel);
         }
+    }
+
+    fn is_usable(&self) -> bool {
+        self.connection.status().connected() && !self.is_forgotten.load(Ordering::Relaxed)
+    }
+
+    fn forget(&self) {
+        self.is_forgotten.store(true, Ordering::Relaxed);
+    }
+
+    /// The broker answered.
+    fn hears(&self) {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Whether the broker has answered nobody for so long, or never.
+    fn is_silent(&self, long: Duration) -> bool {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(|heard| heard.elapsed() >= long)
     }
 
     fn is_blocked(&self) -> bool {

@@ -153,6 +153,23 @@ async fn declaring_makes_what_is_missing_and_makes_it_again_when_it_was_deleted(
 }
 
 #[tokio::test]
+async fn an_exchange_that_was_deleted_is_declared_again() {
+    let rabbit = Rabbit::shared().await;
+    let (exchange, queue) = (unique("shop"), unique("topical"));
+    let topic =
+        CeleryQueue { exchange: Some(exchange.clone()), exchange_type: "topic".to_owned(), ..CeleryQueue::default() };
+    let sink = sink(CelerySettings { queues: queues(&queue, topic), ..declaring() });
+    let event = || task("orders.process", json!({ "queue": queue }));
+    assert_eq!(send_one(&sink, event()).await, Ok(()));
+    let delete = lapin::options::ExchangeDeleteOptions::default();
+    rabbit.channel.exchange_delete(exchange.as_str().into(), delete).await.unwrap();
+    let error = send_one(&sink, event()).await.unwrap_err();
+    assert!(error.message.contains("no exchange"), "{error}");
+    assert_eq!(send_one(&sink, event()).await, Ok(()));
+    assert_eq!(rabbit.count(&queue).await, 2);
+}
+
+#[tokio::test]
 async fn a_queue_with_other_arguments_is_one_clear_error_and_others_go_on() {
     let rabbit = Rabbit::shared().await;
     let (other, fine) = (unique("classic"), unique("fine"));

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 use lapin::options::{ExchangeBindOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
@@ -11,7 +10,7 @@ use lapin::{Channel, ExchangeKind};
 use pillarbox::SendError;
 use pillarbox::celery::Declaration;
 
-use super::publish::Parcel;
+use super::publish::{Flight, Parcel};
 use super::{Link, encode, failure};
 use crate::celery::moment::DELAY_BITS;
 use crate::celery::route::Routing;
@@ -48,10 +47,9 @@ impl Declared {
     /// Declares what these need; the answer for each, in order.
     pub(super) async fn all(
         &self,
-        link: &Link,
+        flight: &Flight<'_>,
         routing: &Routing,
         parcels: &[&Parcel<'_>],
-        deadline: Instant,
     ) -> Vec<Result<(), SendError>> {
         let mut tried: Vec<(Declaration, bool, Result<(), SendError>)> = Vec::new();
         let mut answers = Vec::with_capacity(parcels.len());
@@ -63,7 +61,7 @@ impl Declared {
                 let declared = match known {
                     Some((_, _, declared)) => declared.clone(),
                     None => {
-                        let declared = self.once(link, &wanted, delayed, deadline).await;
+                        let declared = self.once(flight, &wanted, delayed).await;
                         tried.push((wanted.into_owned(), delayed, declared.clone()));
                         declared
                     }
@@ -75,12 +73,16 @@ impl Declared {
         answers
     }
 
-    /// Everything is declared anew.
-    pub(super) fn forget(&self) {
+    /// Every queue is declared anew; so is what delays messages, if that is asked for.
+    pub(super) fn forget(&self, delays: bool) {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        if delays {
+            *self.delays.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        }
     }
 
-    async fn once(&self, link: &Link, wanted: &Declaration, delayed: bool, deadline: Instant) -> Result<(), SendError> {
+    async fn once(&self, flight: &Flight<'_>, wanted: &Declaration, delayed: bool) -> Result<(), SendError> {
+        let link = flight.link;
         let is_known = |(queue, with_delay): &(Declaration, bool)| queue == wanted && (*with_delay || !delayed);
         if self.queues.lock().unwrap_or_else(PoisonError::into_inner).get(&wanted.queue).is_some_and(is_known) {
             return Ok(());
@@ -91,18 +93,16 @@ impl Declared {
             }
             declare(link, wanted, delayed).await
         };
-        match tokio::time::timeout_at(deadline.into(), declaring).await {
+        match tokio::time::timeout_at(flight.deadline.into(), declaring).await {
             Ok(Ok(())) => {
+                link.hears();
                 let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
                 queues.insert(wanted.queue.clone(), (wanted.clone(), delayed));
                 Ok(())
             }
             Ok(Err(Problem::Unsendable(error))) => Err(error),
             Ok(Err(Problem::Broker(error))) => Err(explained(&error, wanted, link)),
-            Err(_) => Err(SendError::timeout(format!(
-                "RabbitMQ at {} did not answer in time when the queue {:?} was declared",
-                link.address, wanted.queue
-            ))),
+            Err(_) => Err(flight.unanswered(&format!("declare the queue {:?}", wanted.queue))),
         }
     }
 

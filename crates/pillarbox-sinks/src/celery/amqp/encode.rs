@@ -90,8 +90,9 @@ fn headers(fields: &Fields<'_>) -> Result<FieldTable, SendError> {
     let mut table = FieldTable::default();
     let mut size = 0;
     for (name, value) in fields.iter() {
-        size += name.len() + value.get().len();
-        table.insert(short(name, name)?, self::value(name, value)?);
+        let value = self::value(name, value)?;
+        size += 1 + name.len() + self::size(&value);
+        table.insert(short(name, name)?, value);
     }
     if size > LARGEST_HEADERS {
         return Err(SendError::reject(format!(
@@ -100,6 +101,19 @@ fn headers(fields: &Fields<'_>) -> Result<FieldTable, SendError> {
         )));
     }
     Ok(table)
+}
+
+/// How many bytes a value takes in the frame, its type included: lists of small numbers are larger there than in JSON.
+fn size(value: &AMQPValue) -> usize {
+    1 + match value {
+        AMQPValue::LongString(text) => 4 + text.as_bytes().len(),
+        AMQPValue::FieldArray(items) => 4 + items.as_slice().iter().map(size).sum::<usize>(),
+        AMQPValue::FieldTable(table) => {
+            4 + table.inner().iter().map(|(name, value)| 1 + name.as_str().len() + size(value)).sum::<usize>()
+        }
+        // Void, booleans, numbers and times.
+        _ => 8,
+    }
 }
 
 /// A header's JSON, with the types that py-amqp would choose.
@@ -214,5 +228,7 @@ mod tests {
         assert!(refusal(&format!(r#"{{"{}": 1}}"#, "x".repeat(256))).contains("longer than the 255 bytes"));
         let large = format!(r#"{{"a": "{0}", "b": "{0}"}}"#, "x".repeat(70_000));
         assert!(refusal(&large).contains("put large values into the task's arguments"));
+        let many = format!(r#"{{"a": [{}0]}}"#, "0,".repeat(30_000));
+        assert!(refusal(&many).contains("put large values into the task's arguments"), "each takes five bytes");
     }
 }

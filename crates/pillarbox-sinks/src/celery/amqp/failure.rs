@@ -1,5 +1,7 @@
 //! What went wrong with RabbitMQ, in words, and whose fault it was.
 
+use std::time::Duration;
+
 use lapin::message::BasicReturnMessage;
 use lapin::protocol::AMQPErrorKind;
 use lapin::{Error, ErrorKind};
@@ -75,4 +77,9 @@ pub(super) fn blocked(address: &str) -> SendError {
     SendError::unavailable(format!(
         "RabbitMQ at {address} has blocked publishers; free memory or disk space on its host"
     ))
+}
+
+/// No answer in time.
+pub(super) fn late(address: &str, what: &str, timeout: Duration) -> String {
+    format!("RabbitMQ at {address} did not {what} within {timeout:?}")
 }

@@ -2,7 +2,8 @@
 //! answer.
 
 use std::borrow::Cow;
-use std::time::Instant;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use futures_util::StreamExt as _;
@@ -11,9 +12,9 @@ use lapin::message::BasicReturnMessage;
 use lapin::options::BasicPublishOptions;
 use lapin::types::ShortString;
 use lapin::{Channel, Confirmation};
-use pillarbox::{Message, SendError, SendErrorKind};
+use pillarbox::{Message, SendError};
 
-use super::{Amqp, Link, encode, failure};
+use super::{Amqp, Link, encode, failure, returned};
 use crate::celery::message::Outgoing;
 use crate::celery::route::Target;
 
@@ -27,7 +28,7 @@ pub(super) struct Parcel<'a> {
 }
 
 impl<'a> Parcel<'a> {
-    fn new(position: usize, message: &'a Outgoing<'a>, target: Target<'a>) -> Result<Self, SendError> {
+    pub(super) fn new(position: usize, message: &'a Outgoing<'a>, target: Target<'a>) -> Result<Self, SendError> {
         let (exchange, routing_key) = target.address();
         let exchange = encode::short("exchange", exchange)?;
         let routing_key = encode::short("routing_key", &routing_key)?;
@@ -38,8 +39,12 @@ impl<'a> Parcel<'a> {
         self.message.recorded.properties.text("correlation_id").unwrap_or(Cow::Borrowed(&self.message.id))
     }
 
+    fn address(&self) -> (&str, &str) {
+        (self.exchange.as_str(), self.routing_key.as_str())
+    }
+
     /// Whether this is what the broker gave back. It does not say by number, and the client guesses.
-    fn is(&self, returned: &BasicReturnMessage) -> bool {
+    pub(super) fn is(&self, returned: &BasicReturnMessage) -> bool {
         let correlation_id = returned.properties.correlation_id().as_ref().map(ShortString::as_str);
         returned.exchange == self.exchange
             && returned.routing_key == self.routing_key
@@ -74,13 +79,9 @@ pub(super) async fn send(amqp: &Amqp, batch: &[Message], deadline: Instant) -> V
     let parcels: Vec<&Parcel<'_>> = parcels.iter().collect();
     match amqp.link(deadline).await {
         Ok(link) => {
-            let flight = Flight { link: &link, declares: amqp.declares, now, deadline };
+            let flight = Flight { link: &link, declares: amqp.declares, now, deadline, timeout: amqp.timeout };
             for (parcel, answer) in flight.send(amqp, parcels).await {
                 answers[parcel.position] = answer;
-            }
-            // A connection on which nothing is answered may be dead. One that is blocked tells when it is open again.
-            if flight.is_silent(&answers) {
-                amqp.forget(&link).await;
             }
         }
         Err(error) => parcels.iter().for_each(|parcel| answers[parcel.position] = Err(error.clone())),
@@ -89,11 +90,12 @@ pub(super) async fn send(amqp: &Amqp, batch: &[Message], deadline: Instant) -> V
 }
 
 /// One batch under way on one connection.
-struct Flight<'a> {
-    link: &'a Link,
+pub(super) struct Flight<'a> {
+    pub(super) link: &'a Link,
     declares: bool,
     now: DateTime<Utc>,
-    deadline: Instant,
+    pub(super) deadline: Instant,
+    timeout: Duration,
 }
 
 impl Flight<'_> {
@@ -109,24 +111,38 @@ impl Flight<'_> {
         let mut answers = Vec::with_capacity(parcels.len());
         let mut ready = parcels;
         if self.declares {
-            let declared = self.link.declared.all(self.link, &amqp.routing, &ready, self.deadline).await;
+            let declared = self.link.declared.all(self, &amqp.routing, &ready).await;
             let (fine, failed): (Vec<_>, Vec<_>) =
                 ready.into_iter().zip(declared).partition(|(_, declared)| declared.is_ok());
             answers.extend(failed);
             ready = fine.into_iter().map(|(parcel, _)| parcel).collect();
         }
         let outcomes = self.deliver(&ready).await;
+        let reached = reached(&ready, &outcomes);
+        let failed = |(_, outcome): &(_, &Outcome)| !matches!(outcome, Outcome::Answered(Ok(())));
+        let mut failed = ready.iter().zip(&outcomes).filter(failed).peekable();
+        if self.declares && failed.peek().is_some() {
+            // A queue or an exchange may have been deleted since; it is declared again with the next attempt.
+            self.link.declared.forget(failed.any(|(parcel, _)| parcel.target.delay.is_some()));
+        }
         answers.extend(
-            ready.into_iter().zip(outcomes).map(|(parcel, outcome)| (parcel, self.answer(outcome, parcel, amqp))),
+            ready.into_iter().zip(outcomes).map(|(parcel, outcome)| (parcel, self.answer(outcome, parcel, &reached))),
         );
         answers
     }
 
-    /// Whether there was no answer to anything, and no reason for it.
-    fn is_silent(&self, answers: &[Result<(), SendError>]) -> bool {
-        let is_timeout =
-            |answer: &Result<(), SendError>| answer.as_ref().is_err_and(|error| error.kind == SendErrorKind::Timeout);
-        answers.iter().all(is_timeout) && !self.link.is_blocked()
+    /// There was no answer in time. That is an outage if there was none to anybody, and the connection may be dead then.
+    pub(super) fn unanswered(&self, what: &str) -> SendError {
+        if self.link.is_blocked() {
+            // It tells when it is open again.
+            return failure::blocked(&self.link.address);
+        }
+        let error = failure::late(&self.link.address, what, self.timeout);
+        if self.link.is_silent(self.timeout / 2) {
+            self.link.forget();
+            return SendError::unavailable(error);
+        }
+        SendError::timeout(error)
     }
 
     /// Sends all, and those again that were on a channel that was closed, to find the one that was wrong.
@@ -192,7 +208,7 @@ impl Flight<'_> {
             .enumerate()
             .map(|(index, parcel)| async move { (index, self.publish(on, parcel).await) })
             .collect();
-        let mut returned = Vec::new();
+        let mut came_back = Vec::new();
         let mut is_whole = true;
         let over = tokio::time::sleep_until(deadline);
         tokio::pin!(over);
@@ -205,14 +221,17 @@ impl Flight<'_> {
                     break;
                 }
             };
-            outcomes[index] = judged(published, parcels[index], &mut returned);
+            if matches!(published, Ok(Ok(_))) {
+                self.link.hears();
+            }
+            outcomes[index] = judged(published, parcels[index], &mut came_back);
             is_whole &= !matches!(outcomes[index], Outcome::Closed(_));
         }
         drop(confirms);
         if is_whole {
             self.link.give_back(channel);
         }
-        self.match_returned(returned, parcels, &mut outcomes);
+        returned::assign(came_back, parcels, &mut outcomes, self.declares);
         outcomes
     }
 
@@ -232,31 +251,7 @@ impl Flight<'_> {
         })
     }
 
-    /// A message that comes back does so before its confirm, but the client may hand it out with an earlier one.
-    fn match_returned(&self, returned: Vec<BasicReturnMessage>, parcels: &[&Parcel<'_>], outcomes: &mut [Outcome]) {
-        for message in returned {
-            let owner = parcels
-                .iter()
-                .zip(outcomes.iter_mut())
-                .find(|(parcel, outcome)| !matches!(outcome, Outcome::Answered(Err(_))) && parcel.is(&message));
-            match owner {
-                Some((parcel, outcome)) => {
-                    *outcome = Outcome::Answered(Err(failure::returned(&message, &parcel.target, self.declares)));
-                }
-                None => tracing::error!(
-                    exchange = %message.exchange,
-                    routing_key = %message.routing_key,
-                    "RabbitMQ returned a message that was not sent here"
-                ),
-            }
-        }
-        if self.declares && outcomes.iter().any(|outcome| matches!(outcome, Outcome::Answered(Err(_)))) {
-            // The queue may have been deleted since; it is declared again with the next attempt.
-            self.link.declared.forget();
-        }
-    }
-
-    fn answer(&self, outcome: Outcome, parcel: &Parcel<'_>, amqp: &Amqp) -> Result<(), SendError> {
+    fn answer(&self, outcome: Outcome, parcel: &Parcel<'_>, reached: &Reached<'_>) -> Result<(), SendError> {
         match outcome {
             Outcome::Answered(answer) => answer,
             Outcome::Closed(error)
@@ -265,13 +260,26 @@ impl Flight<'_> {
                 Err(failure::refused(&error, &parcel.target))
             }
             Outcome::Closed(error) => Err(failure::lost(&self.link.address, &error)),
-            Outcome::Unanswered if self.link.is_blocked() => Err(failure::blocked(&self.link.address)),
-            Outcome::Unanswered => Err(SendError::timeout(format!(
-                "RabbitMQ at {} did not confirm within {:?}",
-                self.link.address, amqp.timeout
-            ))),
+            Outcome::Unanswered => {
+                let error = self.unanswered("confirm");
+                // The queue is well, the broker only slow: no message's fault.
+                let is_slow = reached.contains(&parcel.address());
+                Err(if is_slow { SendError::unavailable(error.message) } else { error })
+            }
         }
     }
+}
+
+/// Where something was confirmed.
+type Reached<'p> = HashSet<(&'p str, &'p str)>;
+
+/// Where some of these arrived; it is of interest only if others did not.
+fn reached<'p>(parcels: &[&'p Parcel<'p>], outcomes: &[Outcome]) -> Reached<'p> {
+    if !outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unanswered)) {
+        return Reached::new();
+    }
+    let confirmed = parcels.iter().zip(outcomes).filter(|(_, outcome)| matches!(outcome, Outcome::Answered(Ok(()))));
+    confirmed.map(|(parcel, _)| parcel.address()).collect()
 }
 
 /// What a confirm means. Messages that came back are put aside: they need not be the one that was confirmed.
