@@ -35,7 +35,7 @@ _LEAST_SQLITE = (3, 38, 0)
 
 def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """All of it, as Django calls it."""
-    return [*_database(), *_numbers(), *_words(), *_handlers(), *_celery(), *_unknown()]
+    return [*_database(), *_numbers(), *_words(), *_handlers(), *_celery(), *_metrics(), *_unknown()]
 
 
 def _database() -> Iterator[CheckMessage]:
@@ -59,6 +59,11 @@ def _numbers() -> Iterator[CheckMessage]:
         value = getattr(settings, name, 1)
         if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
             yield Error(f"{name} is {value!r}; it must be a number above 0.", id="pillarbox.E003")
+    hold = getattr(settings, "PILLARBOX_HOLD_ETA_SECONDS", None)
+    if hold is not None and (isinstance(hold, bool) or not isinstance(hold, int | float) or hold < 0):
+        yield Error(
+            f"PILLARBOX_HOLD_ETA_SECONDS is {hold!r}; it must be a number of seconds, or None.", id="pillarbox.E003"
+        )
 
 
 def _words() -> Iterator[CheckMessage]:
@@ -92,6 +97,8 @@ def _celery() -> Iterator[CheckMessage]:
     excluded = getattr(settings, "CELERY_OUTBOX_EXCLUDE_TASKS", ())
     if isinstance(excluded, str) or not isinstance(excluded, Collection):
         yield Error("CELERY_OUTBOX_EXCLUDE_TASKS must be a set, list or tuple of task names.", id="pillarbox.E007")
+    if isinstance(getattr(settings, "CELERY_OUTBOX_STRUCTLOG_CONTEXT_KEYS", None), str):
+        yield Error("CELERY_OUTBOX_STRUCTLOG_CONTEXT_KEYS must be a list of keys, or None.", id="pillarbox.E009")
     if getattr(settings, "CELERY_OUTBOX_APP", None):
         try:
             from pillarbox.celery.loading import load_app
@@ -105,6 +112,15 @@ def _celery() -> Iterator[CheckMessage]:
             hint='The dotted path of your Celery app: "shop.celery.app".',
             id="pillarbox.W002",
         )
+
+
+def _metrics() -> Iterator[CheckMessage]:
+    port = getattr(settings, "MONITORING_STATSD_PORT", 9125)
+    if not str(port).isdecimal():
+        yield Error(f"MONITORING_STATSD_PORT is {port!r}; it must be a number.", id="pillarbox.E010")
+    tags = getattr(settings, "MONITORING_STATSD_TAGS", None) or {}
+    if not isinstance(tags, Mapping):
+        yield Error('MONITORING_STATSD_TAGS must be a dict, for example {"service": "shop"}.', id="pillarbox.E010")
 
 
 def _uses_outbox_celery() -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from typing import Any
 
 from django.conf import settings
@@ -37,6 +38,10 @@ class Statsd:
 
 
 _statsd: Statsd | None = None
+
+#: When a host that was not found is looked for again: names may take seconds, and commits wait for this.
+_look_again_at = 0.0
+_LOOK_AGAIN_SECONDS = 30.0
 
 
 def enabled() -> bool:
@@ -74,11 +79,14 @@ def task_tag(task_name: str) -> dict[str, str]:
 
 def increment(name: str, value: int = 1, tags: dict[str, str] | None = None) -> None:
     """Counts, if metrics are enabled; never raises: an agent that is gone must not fail what it would have counted."""
-    global _statsd
+    global _statsd, _look_again_at
     if not enabled():
         return
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         if _statsd is None:
+            if time.monotonic() < _look_again_at:
+                return
+            _look_again_at = time.monotonic() + _LOOK_AGAIN_SECONDS
             _statsd = Statsd(*address(), prefix(), constant_tags())
         _statsd.increment(name, value, tags or {})
 
@@ -86,7 +94,9 @@ def increment(name: str, value: int = 1, tags: dict[str, str] | None = None) -> 
 @receiver(setting_changed)
 def _forget_address(*, setting: str, **_: Any) -> None:
     """Tests change settings; the next metric then goes where they say."""
-    global _statsd
-    if setting.startswith("MONITORING_STATSD_") and _statsd is not None:
-        _statsd.close()
-        _statsd = None
+    global _statsd, _look_again_at
+    if setting.startswith("MONITORING_STATSD_"):
+        _look_again_at = 0.0
+        if _statsd is not None:
+            _statsd.close()
+            _statsd = None

@@ -12,6 +12,7 @@ from django.db import transaction
 from sentry_sdk.integrations.celery import CeleryIntegration
 from sentry_sdk.transport import Transport
 
+from pillarbox import metrics
 from pillarbox.celery import OutboxCelery, context
 from tests.celery.conftest import make
 
@@ -173,8 +174,17 @@ def test_tasks_are_counted_when_they_are_committed(agent, settings):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_agent_that_is_gone_fails_nobody(settings):
+def test_an_agent_that_is_gone_fails_nobody_and_is_not_looked_for_each_time(settings, monkeypatch):
+    looked_for = []
+
+    def not_found(host, port, **kind):
+        looked_for.append(host)
+        raise socket.gaierror
+
     settings.MONITORING_STATSD_HOST = "no.such.host.invalid"
     app = make(OutboxCelery)
-    with transaction.atomic():
-        assert add(app).id
+    monkeypatch.setattr(metrics.socket, "getaddrinfo", not_found)
+    for _ in range(3):
+        with transaction.atomic():
+            assert add(app).id
+    assert looked_for == ["no.such.host.invalid"]

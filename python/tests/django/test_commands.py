@@ -81,6 +81,10 @@ def test_stats_say_what_to_do_without_tables(alias):
         ("PILLARBOX_HANDLERS", {"*": "django.VERSION"}, "pillarbox.E006"),
         ("CELERY_OUTBOX_EXCLUDE_TASKS", "a.task", "pillarbox.E007"),
         ("CELERY_OUTBOX_APP", "shop.celery.app", "pillarbox.E008"),
+        ("CELERY_OUTBOX_STRUCTLOG_CONTEXT_KEYS", "request_id", "pillarbox.E009"),
+        ("MONITORING_STATSD_PORT", "statsd", "pillarbox.E010"),
+        ("MONITORING_STATSD_TAGS", ["service:shop"], "pillarbox.E010"),
+        ("PILLARBOX_HOLD_ETA_SECONDS", "60", "pillarbox.E003"),
         ("PILLARBOX_HANDLER", {}, "pillarbox.W001"),
     ],
 )
