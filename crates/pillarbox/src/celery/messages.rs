@@ -224,6 +224,10 @@ fn message(task: &Task, id: &str, now: DateTime<Utc>) -> Result<Recorded<'static
     let mut message = Recorded::new(Body::of_task(&args, &kwargs, &embed));
     set_headers(&mut message, options, now)?;
     message.complete(&task.name, id).map_err(written)?;
+    if options.priority.is_none() {
+        // Then the relay's routes may give it one.
+        message.properties.take("priority");
+    }
     message.queue = options.queue.clone().map(Into::into);
     message.exchange = options.exchange.clone().map(Into::into);
     message.routing_key = options.routing_key.clone().map(Into::into);
@@ -266,7 +270,7 @@ fn set_headers(message: &mut Recorded<'static>, options: &Options, now: DateTime
         headers.set("stamps", &options.stamps)?;
         let properties = &mut message.properties;
         properties.set("reply_to", options.reply_to.as_deref().unwrap_or_default())?;
-        properties.set("priority", &options.priority.unwrap_or_default())
+        properties.set("priority", &options.priority)
     };
     set().map_err(|error: serde_json::Error| error.to_string())
 }

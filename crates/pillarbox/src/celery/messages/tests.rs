@@ -36,7 +36,8 @@ fn shown(event: &NewEvent) -> Value {
         "content_encoding": message.content_encoding,
         "headers": headers,
         "correlation_id": message.properties.text("correlation_id"),
-        "priority": message.properties.read::<u8>("priority"),
+        // Celery says 0 where none was given; here that is left to the relay.
+        "priority": message.properties.read::<u8>("priority").unwrap_or_default(),
     });
     rename_new(&mut shown);
     shown
@@ -236,4 +237,14 @@ fn what_no_worker_could_run_is_refused() {
     assert!(refusal(chain([Task::new("t").into(), group(none)])).contains("a group without tasks"));
     let too_large = Task::new("t").arg("x".repeat(crate::event::PAYLOAD_LIMIT)).into_event().unwrap().1;
     assert!(too_large.prepare().unwrap_err().to_string().contains("the limit is 1048576"));
+}
+
+#[test]
+fn only_a_priority_that_was_given_stands_before_what_routes_say() {
+    let properties = |task: Task| {
+        let payload: Value = serde_json::from_str(&events(task).1[0].payload).unwrap();
+        payload["properties"].clone()
+    };
+    assert_eq!(properties(Task::new("add")).get("priority"), None);
+    assert_eq!(properties(Task::new("add").priority(0))["priority"], 0);
 }
