@@ -24,7 +24,7 @@ mod task;
 pub use canvas::{Signature, chain, chord, group};
 pub use fields::Fields;
 pub use messages::Sent;
-pub use protocol::Embed;
+pub use protocol::{Embed, PROTOCOL_HEADERS};
 pub use recorded::{Body, Declaration, InvalidRecord, Recorded, VERSION};
 pub use send::{send, send_task};
 pub use task::Task;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pillarbox::celery::{Body, Embed, Fields, Recorded};
+use pillarbox::celery::{Body, Embed, Fields, PROTOCOL_HEADERS, Recorded};
 use pillarbox::{SendError, StoredEvent};
 use serde_json::value::RawValue;
 
@@ -63,7 +63,8 @@ fn plain(event: &StoredEvent) -> serde_json::Result<Recorded<'_>> {
         let carried: BTreeMap<_, _> = event.headers.iter().collect();
         headers.set("headers", &carried)?;
         for (name, value) in carried {
-            if !OF_THE_PROTOCOL.contains(&name.as_str()) {
+            // What means something to workers stays under "headers" only.
+            if name != "headers" && !PROTOCOL_HEADERS.contains(&name.as_str()) {
                 headers.set(name.as_str(), value)?;
             }
         }
@@ -74,30 +75,6 @@ fn plain(event: &StoredEvent) -> serde_json::Result<Recorded<'_>> {
     headers.set("aggregate_id", &event.aggregate_id)?;
     Ok(recorded)
 }
-
-/// Headers that mean something to workers: what an event carries under such a name stays in the table.
-const OF_THE_PROTOCOL: [&str; 20] = [
-    "lang",
-    "task",
-    "id",
-    "shadow",
-    "eta",
-    "expires",
-    "group",
-    "group_index",
-    "retries",
-    "timelimit",
-    "root_id",
-    "parent_id",
-    "argsrepr",
-    "kwargsrepr",
-    "origin",
-    "ignore_result",
-    "replaced_task_nesting",
-    "stamped_headers",
-    "stamps",
-    "headers",
-];
 
 #[cfg(test)]
 mod tests {

@@ -9,29 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::canvas::Signature;
 use super::fields::Fields;
-
-/// Headers that the protocol has a meaning for: an application's own must have other names.
-const HEADERS: [&str; 19] = [
-    "lang",
-    "task",
-    "id",
-    "shadow",
-    "eta",
-    "expires",
-    "group",
-    "group_index",
-    "retries",
-    "timelimit",
-    "root_id",
-    "parent_id",
-    "argsrepr",
-    "kwargsrepr",
-    "origin",
-    "ignore_result",
-    "replaced_task_nesting",
-    "stamped_headers",
-    "stamps",
-];
+use super::protocol::PROTOCOL_HEADERS;
 
 /// Further options that Celery would take a stamp of this name for.
 const OPTIONS: [&str; 16] = [
@@ -55,12 +33,12 @@ const OPTIONS: [&str; 16] = [
 
 /// Whether a header of an application may not have this name.
 pub(super) fn is_header(name: &str) -> bool {
-    HEADERS.contains(&name)
+    PROTOCOL_HEADERS.contains(&name)
 }
 
 /// Whether a stamp may not have this name.
 pub(super) fn is_option(name: &str) -> bool {
-    HEADERS.contains(&name) || OPTIONS.contains(&name)
+    PROTOCOL_HEADERS.contains(&name) || OPTIONS.contains(&name)
 }
 
 /// All that can be said of how a task is to be run.

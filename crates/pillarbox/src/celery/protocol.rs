@@ -9,6 +9,29 @@ use super::fields::Fields;
 use super::recorded::{Body, Recorded};
 use super::repr::{repr, repr_tuple};
 
+/// Headers that the protocol has a meaning for: what an application adds must have another name.
+pub const PROTOCOL_HEADERS: [&str; 19] = [
+    "lang",
+    "task",
+    "id",
+    "shadow",
+    "eta",
+    "expires",
+    "group",
+    "group_index",
+    "retries",
+    "timelimit",
+    "root_id",
+    "parent_id",
+    "argsrepr",
+    "kwargsrepr",
+    "origin",
+    "ignore_result",
+    "replaced_task_nesting",
+    "stamped_headers",
+    "stamps",
+];
+
 /// The headers that are `null` unless somebody says otherwise.
 const NULL_HEADERS: [&str; 7] = ["shadow", "eta", "expires", "group", "group_index", "parent_id", "stamped_headers"];
 

@@ -1,3 +1,1 @@
--- Get: the destinations of one event, if they are kept.
-SELECT destination::text, status::text, attempts, next_attempt_at, delivered_at, error
-FROM {schema}.outbox_delivery WHERE event_id = $1 ORDER BY destination
+../../../../crates/pillarbox/sql/postgres/get_deliveries.sql

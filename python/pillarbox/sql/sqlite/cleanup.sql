@@ -1,10 +1,1 @@
--- Cleanup: one batch of terminal events, by their age since they became terminal.
--- ?1 seconds since delivered, ?2 seconds since failed, ?3 limit.
-DELETE FROM outbox_event
-WHERE seq IN (
-    SELECT seq FROM outbox_event
-    WHERE (status = 'delivered' AND delivered_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', printf('-%.3f seconds', ?1)))
-       OR (status = 'failed' AND updated_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', printf('-%.3f seconds', ?2)))
-    LIMIT ?3
-)
-RETURNING id
+../../../../crates/pillarbox/sql/sqlite/cleanup.sql

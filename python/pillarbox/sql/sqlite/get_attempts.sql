@@ -1,3 +1,1 @@
--- Get: the failed attempts of one event, as far as they are kept.
-SELECT number, destination, attempted_at, took_ms, status_code, error, answer
-FROM outbox_attempt WHERE event_id = ?1 ORDER BY number
+../../../../crates/pillarbox/sql/sqlite/get_attempts.sql

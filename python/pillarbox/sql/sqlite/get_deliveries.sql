@@ -1,3 +1,1 @@
--- Get: the destinations of one event, if they are kept.
-SELECT destination, status, attempts, next_attempt_at, delivered_at, error
-FROM outbox_delivery WHERE event_id = ?1 ORDER BY destination
+../../../../crates/pillarbox/sql/sqlite/get_deliveries.sql

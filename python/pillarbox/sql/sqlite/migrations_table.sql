@@ -1,7 +1,1 @@
--- Migrate: where it is written down what has been applied.
-CREATE TABLE IF NOT EXISTS outbox_migration (
-    version        INTEGER PRIMARY KEY,
-    name           TEXT NOT NULL,
-    least_program  TEXT NOT NULL,
-    applied_at     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
-) STRICT
+../../../../crates/pillarbox/sql/sqlite/migrations_table.sql

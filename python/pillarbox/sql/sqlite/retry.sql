@@ -1,9 +1,1 @@
--- Retry: people want these tried again, with all their attempts before them. What is being sent or was delivered stays.
--- ?1 a JSON array of ids.
-UPDATE outbox_event
-SET status = 'pending', attempts = 0, claims = 0, error_message = '', parked_on = NULL, claimed_by = NULL,
-    next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
-WHERE id IN (SELECT value FROM json_each(?1)) AND status <> 'delivered'
-  AND NOT (status = 'pending' AND parked_on IS NULL AND claimed_by IS NOT NULL
-           AND next_attempt_at > strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
-RETURNING id
+../../../../crates/pillarbox/sql/sqlite/retry.sql

@@ -1,7 +1,1 @@
--- Settle: the failed attempts of this round, numbered on from those there are (SQLite reads them all before it inserts).
--- ?1 a JSON array of [event id, destination, milliseconds, status code, error, answer, position within the event].
-INSERT INTO outbox_attempt (event_id, number, destination, took_ms, status_code, error, answer)
-SELECT value ->> 0,
-       coalesce((SELECT max(number) FROM outbox_attempt WHERE event_id = value ->> 0), 0) + (value ->> 6),
-       value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
-FROM json_each(?1)
+../../../../crates/pillarbox/sql/sqlite/settle_attempts.sql
