@@ -39,7 +39,9 @@ class RabbitMQ:
     def _connect(self) -> amqp.Connection:
         parts = urlsplit(self.url)
         connection = amqp.Connection(
-            host=f"{parts.hostname}:{parts.port or 5672}", userid=parts.username or "guest", password=parts.password or "guest"
+            host=f"{parts.hostname}:{parts.port or 5672}",
+            userid=parts.username or "guest",
+            password=parts.password or "guest",
         )
         connection.connect()
         return connection

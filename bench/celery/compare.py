@@ -195,16 +195,15 @@ def latencies(broker, running, samples: int) -> list[float]:
     finally:
         stop.set()
         consumer.join()
-    first, *rest = committed
+    _first, *rest = committed
     return [arrived[task] - committed[task] for task in rest]
 
 
 def report(figures: list[Figures], options: argparse.Namespace) -> None:
     lines = [
-        f"{options.rows:,} rows of about 490 B, median (least–most) of {options.rounds} rounds; "
-        f"latency of {options.samples} single tasks.",
+        f"{options.rows:,} rows of about 490 B, {options.rounds} rounds, {options.samples} single tasks.",
         "",
-        "| broker | relay | tasks/s | × batch 100 | commit to broker, p50 / p99 ms | memory, MB |",
+        "| broker | relay | tasks/s, median (least–most) | × the first | commit to broker, p50 / p99 ms | memory, MB |",
         "|---|---|---|---|---|---|",
     ]
     for broker in dict.fromkeys(one.broker for one in figures):
