@@ -24,6 +24,7 @@ pub(super) struct Lane {
     sink: Arc<dyn Sink>,
     pub(super) timeout: Option<Duration>,
     pub(super) concurrency: usize,
+    batch_limit: usize,
     pub(super) paused: bool,
     /// Held by the worker whose turn it is: events wait for their turn in the queue, not in a worker's hand.
     rate: Option<tokio::sync::Mutex<Rate>>,
@@ -81,7 +82,14 @@ impl Lane {
             ramped_at: None,
         };
         let rate = rate.map(|per_second| tokio::sync::Mutex::new(Rate::new(per_second)));
-        Self { name, sink, timeout, concurrency, paused, rate, state: Mutex::new(state), answered: AtomicU64::new(0) }
+        let batch_limit = sink.batch_limit().max(1);
+        let (state, answered) = (Mutex::new(state), AtomicU64::new(0));
+        Self { name, sink, timeout, concurrency, batch_limit, paused, rate, state, answered }
+    }
+
+    /// How many events can be under way to it at once.
+    pub(super) fn capacity(&self) -> usize {
+        self.concurrency.saturating_mul(self.batch_limit)
     }
 
     /// Takes a job: it is queued, or waits for the destination in the table.
@@ -115,12 +123,12 @@ impl Lane {
             let mut state = lock(&self.state);
             // It is workers who find the queue short again. With nothing to shed there may be none, and who is
             // congested gets none.
-            if state.queue.len() <= self.concurrency {
+            if state.queue.len() <= self.capacity() {
                 return 0;
             }
             state.congested = true;
-            state.ramp = self.concurrency.max(FIRST_RAMP);
-            state.queue.split_off(self.concurrency)
+            state.ramp = self.capacity().max(FIRST_RAMP);
+            state.queue.split_off(self.capacity())
         };
         let count = shed.len();
         shed.into_iter().for_each(|job| job.answer(engine, Answer::Parked { error: None, tried: None }));
@@ -162,8 +170,8 @@ impl Lane {
     /// The next batch, or `None` when the worker can go home.
     fn next(&self) -> Option<Vec<Job>> {
         let mut state = lock(&self.state);
-        let count = self.sink.batch_limit().max(1).min(state.queue.len());
-        if state.queue.len() <= self.concurrency / 2 {
+        let count = self.batch_limit.min(state.queue.len());
+        if state.queue.len() <= self.capacity() / 2 {
             state.congested = false;
         }
         if count == 0 {

@@ -159,7 +159,7 @@ impl Engine {
     async fn room(&self) -> bool {
         // What is being sent, and as much again that is next, takes no room from what is claimed: any number of slow
         // destinations can be left with that much.
-        let sending: usize = self.lanes.values().map(|lane| 2 * lane.concurrency).sum();
+        let sending: usize = self.lanes.values().map(|lane| lane.capacity().saturating_mul(2)).sum();
         let most = Weight { events: self.settings.batch_size + sending, bytes: self.settings.bytes_in_flight / 2 };
         loop {
             let ready = async {

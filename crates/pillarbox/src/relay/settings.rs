@@ -38,7 +38,7 @@ pub enum Unrouted {
 /// How a relay works. The defaults are those of `pillarbox.default.toml`.
 #[derive(Debug, Clone)]
 pub struct RelaySettings {
-    /// Events claimed at once. Up to twice as many are in flight.
+    /// Events claimed at once. Up to twice as many are in flight, besides what is being sent.
     pub batch_size: usize,
     /// Bytes of payload in flight, about.
     pub bytes_in_flight: usize,

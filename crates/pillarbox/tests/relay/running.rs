@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::{Retention, State};
-use pillarbox::{Destination, Event, Inspect, Message, Relay, RelaySettings, emit, emit_all};
+use pillarbox::{Destination, Event, Inspect, Message, Relay, RelaySettings, SendError, Sink, emit, emit_all};
 use pillarbox_testkit::{TestDatabase, wait_until};
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -35,6 +36,36 @@ async fn no_more_sends_run_at_once_than_the_destination_allows() {
     })
     .await;
     assert_eq!(gate.most.load(Ordering::SeqCst), 3);
+}
+
+/// A destination that takes many at once.
+struct Wide(Gate);
+
+#[async_trait]
+impl Sink for Wide {
+    async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
+        self.0.send(batch).await
+    }
+
+    fn batch_limit(&self) -> usize {
+        100
+    }
+}
+
+#[tokio::test]
+async fn as_much_is_claimed_as_a_destination_that_takes_batches_can_send_at_once() {
+    let outbox = Outbox::new().await;
+    outbox.emit("order.placed", 200).await;
+    let gate = Gate::closed();
+    let settings = RelaySettings { batch_size: 10, ..impatient() };
+    let destination = Destination::new("a", Wide(gate.clone())).concurrency(2);
+    let relay = outbox.relay().settings(settings).destination(destination).route(all_to("a")).build().unwrap();
+    while_running(&relay, async {
+        wait_until("all are claimed", PATIENCE, async || outbox.counts().await.sending == 200).await;
+        gate.open.add_permits(200);
+        wait_until("all are delivered", PATIENCE, async || outbox.counts().await.delivered == 200).await;
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use super::super::value::Json;
 pub(in crate::config) const QUEUE_TYPES: [(&str, QueueType); 2] =
     [("classic", QueueType::Classic), ("quorum", QueueType::Quorum)];
 /// Sends at once: each takes a whole batch, so that a few are plenty.
-pub(super) const CONCURRENCY: usize = 4;
+pub(super) const CONCURRENCY: usize = 2;
 
 /// As it was written; the secrets are looked up when something is to be sent.
 #[derive(Debug, Clone)]

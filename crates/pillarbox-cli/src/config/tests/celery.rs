@@ -33,7 +33,7 @@ fn a_broker_has_queues_and_routes_and_its_password_is_not_shown() {
     assert_eq!(queue.arguments["x-max-priority"], 10);
     let route = &keys.routes[0];
     assert_eq!((route.tasks.as_str(), route.queue.as_deref(), route.priority), ("orders.*", Some("orders"), Some(3)));
-    assert_eq!(settings.destinations[0].concurrency, 4);
+    assert_eq!(settings.destinations[0].concurrency, 2);
 
     let shown = format!("{settings:?} {}", settings.shown_json());
     assert!(!shown.contains("hunter2") && shown.contains("amqp://***@rabbit:5672//"), "{shown}");
