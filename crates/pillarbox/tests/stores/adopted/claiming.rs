@@ -92,7 +92,8 @@ async fn a_retried_task_that_its_own_relay_has_on_its_way_is_left_to_it_until_th
     assert_eq!(outbox.selected(STALE).await, added, "it selects both");
     let store = store(&outbox).await;
     assert_eq!(store.remaining().await.unwrap(), 1);
-    assert_eq!(ids(&store.claim(ASK).await.unwrap()), stale);
+    let claim = store.claim(ASK).await.unwrap();
+    assert_eq!(ids(&claim), stale);
     assert!(store.next_due().await.unwrap().unwrap() > Duration::from_secs(60), "only the stale timeout of ours");
 }
 
