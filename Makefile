@@ -1,7 +1,7 @@
 # The commands of everyday work; `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fmt lint demo torture measure bench-celery servers servers-stop
+.PHONY: help setup test fmt lint demo torture measure bench bench-quick bench-celery servers servers-stop
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,12 @@ torture: ## kill relays and servers, and count what arrives: make torture ARGS="
 measure: ## once, death, outage, latency, drain: make measure ARGS=latency
 	cargo build --release -p pillarbox-cli -p pillarbox-testkit
 	$${CARGO_TARGET_DIR:-target}/release/measure $(ARGS)
+
+bench: ## beside its peers and what the database allows: writes bench/RESULTS.md, under an hour
+	@bench/run $(ARGS)
+
+bench-quick: ## the same with small counts and one round: a few minutes, into bench/.quick
+	@bench/run --quick $(ARGS)
 
 bench-celery: ## beside django-celery-outbox's relay, on the same rows: about eight minutes
 	@bench/celery/run $(ARGS)

@@ -2,9 +2,10 @@
 
     bench/celery/run [--rows 20000] [--rounds 3] [--samples 300]
 
-The rows are written once by django-celery-outbox's own producer and copied back before each drain. A drain's rate counts from
-the first message that the broker has to the last, so that the start of a Python interpreter is not held against anybody. For
-the latency single tasks are committed at random moments to a relay that is idle, and a consumer notes when each arrives.
+The rows are written once by django-celery-outbox's own producer and copied back before each drain. A drain's rate
+counts from the first message that the broker has to the last, so that the start of a Python interpreter is not held
+against anybody. For the latency single tasks are committed at random moments to a relay that is idle, and a consumer
+notes when each arrives.
 """
 
 from __future__ import annotations

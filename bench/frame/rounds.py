@@ -1,0 +1,65 @@
+"""Rounds and what is made of them: everybody has a turn in each round, and the median of a contender's turns counts."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+Key = TypeVar("Key")
+
+
+class DidNotRun(Exception):
+    """A contender that could not be installed or does not do what is asked; the message says why."""
+
+
+@dataclass
+class Sample:
+    """What the rounds gave; shown as the median and, where there are several, the least and the most."""
+
+    values: list[float] = field(default_factory=list)
+    reason: str = ""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values) if self.values else 0.0
+
+    @property
+    def least(self) -> float:
+        return min(self.values, default=0.0)
+
+    @property
+    def most(self) -> float:
+        return max(self.values, default=0.0)
+
+    def show(self, digits: int = 0) -> str:
+        if not self.values:
+            return f"did not run: {self.reason}" if self.reason else "–"
+        middle = f"{self.median:,.{digits}f}"
+        if len(self.values) == 1:
+            return middle
+        return f"{middle} ({self.least:,.{digits}f}–{self.most:,.{digits}f})"
+
+    def __str__(self) -> str:
+        return self.show()
+
+
+def interleave(
+    rounds: int, contenders: Mapping[Key, Callable[[], float]], log: Callable[[str], None]
+) -> dict[Key, Sample]:
+    """Each contender once per round. One that says that it did not run is not asked again."""
+    samples: dict[Key, Sample] = {key: Sample() for key in contenders}
+    for number in range(rounds):
+        for key, measure in contenders.items():
+            if samples[key].reason:
+                continue
+            try:
+                value = measure()
+            except DidNotRun as error:
+                samples[key].reason = str(error)
+                log(f"{key}: did not run: {error}")
+                continue
+            samples[key].values.append(value)
+            log(f"round {number + 1}: {key}: {value:,.0f}")
+    return samples

@@ -1,0 +1,129 @@
+"""The private servers of a run: those of scripts/servers, waiting for their disk, and an nginx that answers 204.
+
+Knows how they are started, stopped and what CPU they used; nothing of what runs on them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TICKS = os.sysconf("SC_CLK_TCK")
+NGINX = """
+daemon off;
+pid nginx.pid;
+worker_processes {workers};
+error_log stderr warn;
+events {{ worker_connections 4096; }}
+http {{
+    access_log off;
+    client_body_temp_path body;
+    proxy_temp_path proxy;
+    fastcgi_temp_path fastcgi;
+    uwsgi_temp_path uwsgi;
+    scgi_temp_path scgi;
+    keepalive_requests 100000000;
+    server {{
+        listen 127.0.0.1:{port} backlog=1024;
+        location / {{ return 204; }}
+    }}
+}}
+"""
+
+
+class Servers:
+    """They run from the start to the end of a `with` block."""
+
+    postgres: str
+    amqp: str
+    redis: str
+    http: str
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="pillarbox-bench."))
+        self._state = self.directory / "servers"
+        self._nginx: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Servers:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _start(self) -> None:
+        environment = {**os.environ, "PILLARBOX_SERVERS": "durable"}
+        said = subprocess.run(
+            [ROOT / "scripts/servers", "start", self._state],
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        addresses = dict(re.findall(r"^export PILLARBOX_TEST_(\w+)=(\S+)$", said, re.MULTILINE))
+        self.postgres, self.amqp, self.redis = (addresses[name] for name in ("POSTGRES", "AMQP", "REDIS"))
+        home = Path(self._state.read_text().strip())
+        self._postmaster = int((home / "postgres/pid").read_text())
+        self._start_nginx()
+
+    def _start_nginx(self) -> None:
+        program = shutil.which("nginx") or "/usr/sbin/nginx"
+        home = self.directory / "nginx"
+        home.mkdir()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        configuration = home / "nginx.conf"
+        configuration.write_text(NGINX.format(port=port, workers=os.cpu_count()))
+        self._nginx = subprocess.Popen(
+            [program, "-p", home, "-c", configuration, "-e", "stderr"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=(home / "log").open("wb"),
+            start_new_session=True,
+        )
+        self.http = f"http://127.0.0.1:{port}/"
+        for _ in range(200):
+            if self._nginx.poll() is not None:
+                break
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            time.sleep(0.02)
+        raise RuntimeError(f"nginx did not start: {(home / 'log').read_text()}")
+
+    def stop(self) -> None:
+        """Also what has started only in part."""
+        if self._nginx is not None:
+            self._nginx.terminate()
+            self._nginx.wait()
+        subprocess.run([ROOT / "scripts/servers", "stop", self._state], check=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def cpu(self) -> float:
+        """CPU seconds of PostgreSQL's processes so far, with those that have ended."""
+        ticks = 0
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if int(entry.name) == self._postmaster:
+                # With its children that have ended.
+                ticks += sum(int(field) for field in fields[11:15])
+            elif int(fields[1]) == self._postmaster:
+                ticks += int(fields[11]) + int(fields[12])
+        return ticks / TICKS
