@@ -1,0 +1,140 @@
+//! Fill: rows as producers leave them, by COPY. The events are the library's own; only the way into the table is a
+//! shorter one.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use chrono::{DateTime, TimeDelta, Utc};
+use clap::{Args, ValueEnum};
+use pillarbox::celery::Task;
+use pillarbox::store::postgres::PostgresStore;
+use pillarbox::{Event, NewEvent};
+use serde_json::{Value, json};
+use sqlx::postgres::PgPoolCopyExt;
+use tokio::task::JoinSet;
+
+use crate::relay::open;
+
+/// Writes events.
+#[derive(Args)]
+pub(crate) struct Fill {
+    /// postgres://…; the tables are made if they are missing.
+    #[arg(long)]
+    database: String,
+    #[arg(long)]
+    count: u64,
+    /// How many aggregates they are about, in turn; without it each is about its own.
+    #[arg(long)]
+    aggregates: Option<u64>,
+    #[arg(long, value_enum, default_value = "plain")]
+    form: Form,
+    /// Types of plain events, in turn.
+    #[arg(long, value_delimiter = ',', default_value = "order.placed")]
+    types: Vec<String>,
+    /// About so many bytes of JSON.
+    #[arg(long, default_value_t = 490)]
+    payload: usize,
+    /// They have failed once and are due so many seconds from now.
+    #[arg(long)]
+    due_in: Option<i64>,
+    /// How many connections write at once.
+    #[arg(long, default_value_t = 2)]
+    writers: u32,
+}
+
+/// What stands in the payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// JSON of an application's own.
+    Plain,
+    /// The stored form of a Celery message.
+    Celery,
+}
+
+/// Rows of one COPY, which is one transaction.
+const BATCH: u64 = 10_000;
+/// So many events share one moment, as those of one transaction do.
+const SAME_MOMENT: i64 = 10;
+const COPY: &str = "COPY outbox_event (id, aggregate_type, aggregate_id, event_type, payload, idempotency_key, attempts, \
+                    next_attempt_at, created_at, updated_at) FROM STDIN";
+
+impl Fill {
+    pub(crate) async fn run(self) -> Result<Value> {
+        ensure!(!self.types.is_empty() && self.aggregates != Some(0), "there must be a type and an aggregate");
+        let store = open(&self.database).await?;
+        let began = Instant::now();
+        let (fill, next) = (Arc::new(self), Arc::new(AtomicU64::new(0)));
+        let mut writers = JoinSet::new();
+        for _ in 0..fill.writers {
+            writers.spawn(Arc::clone(&fill).write(store.clone(), Arc::clone(&next)));
+        }
+        while let Some(written) = writers.join_next().await {
+            written??;
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(json!({ "count": fill.count, "seconds": seconds, "rate": fill.count as f64 / seconds }))
+    }
+
+    /// Takes the next batch until there is none.
+    async fn write(self: Arc<Self>, store: PostgresStore, next: Arc<AtomicU64>) -> Result<()> {
+        loop {
+            let from = next.fetch_add(BATCH, Ordering::Relaxed);
+            if from >= self.count {
+                return Ok(());
+            }
+            let now: DateTime<Utc> = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(store.pool()).await?;
+            let rows = self.rows(from..self.count.min(from + BATCH), now)?;
+            let mut copy = store.pool().copy_in_raw(COPY).await?;
+            copy.send(rows.into_bytes()).await?;
+            copy.finish().await?;
+        }
+    }
+
+    /// Rows in COPY's text format. Their moments lie a little before the commit: writing takes longer than what they span.
+    fn rows(&self, numbers: std::ops::Range<u64>, now: DateTime<Utc>) -> Result<String> {
+        let mut rows = String::with_capacity(BATCH as usize * (self.payload + 300));
+        for (position, number) in (0_i64..).zip(numbers) {
+            let event = self.event(number)?;
+            let created = now + TimeDelta::microseconds(position / SAME_MOMENT);
+            let due = created + TimeDelta::seconds(self.due_in.unwrap_or(0));
+            let attempts = i32::from(self.due_in.is_some());
+            // Only the payload can contain a backslash; tabs and line ends are escaped in JSON.
+            writeln!(
+                rows,
+                "{}\t{}\t{}\t{}\t{}\t{}\t{attempts}\t{due}\t{created}\t{created}",
+                event.id,
+                event.aggregate_type,
+                event.aggregate_id,
+                event.event_type,
+                event.payload.replace('\\', "\\\\"),
+                event.idempotency_key,
+            )?;
+        }
+        Ok(rows)
+    }
+
+    fn event(&self, number: u64) -> Result<NewEvent> {
+        let aggregate = self.aggregates.map_or(number, |aggregates| number % aggregates);
+        let event = match self.form {
+            Form::Plain => {
+                let event_type = &self.types[number as usize % self.types.len()];
+                Event::new("Order", aggregate, event_type).repeatable().payload(payload(self.payload))
+            }
+            Form::Celery => task(self.payload).into_event()?.1,
+        };
+        Ok(event.prepare()?)
+    }
+}
+
+/// A payload of about so many bytes of JSON.
+pub(crate) fn payload(bytes: usize) -> Value {
+    json!({ "order": 42, "filler": "x".repeat(bytes.saturating_sub(26)) })
+}
+
+/// A task whose argument has about so many bytes of JSON.
+pub(crate) fn task(bytes: usize) -> Task {
+    Task::new("shop.process").arg(payload(bytes))
+}

@@ -1,0 +1,100 @@
+//! The relay of a measurement: the library's own, on a database, with one destination.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use pillarbox::sink::Discard;
+use pillarbox::store::postgres::PostgresStore;
+use pillarbox::{Destination, OnDelivered, Relay, RelayBuilder, RelaySettings, Route, SendError};
+use pillarbox_sinks::celery::{CelerySettings, CelerySink};
+use pillarbox_sinks::http::{HttpSettings, HttpSink};
+
+/// What the events are sent to.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Kind {
+    /// An application's handler that does nothing, called once for each event.
+    Noop,
+    /// The sink that discards whole batches.
+    Discard,
+    /// An HTTP receiver.
+    Http,
+    /// A broker of Celery.
+    Celery,
+}
+
+/// Where events are and where they go.
+#[derive(Args)]
+pub(crate) struct RelayArguments {
+    /// postgres://…
+    #[arg(long)]
+    pub(crate) database: String,
+    #[arg(long, value_enum, default_value = "noop")]
+    sink: Kind,
+    /// The HTTP receiver.
+    #[arg(long)]
+    url: Option<String>,
+    /// The broker: amqp://… or redis://…
+    #[arg(long)]
+    broker: Option<String>,
+    /// The queue that Celery's messages go to.
+    #[arg(long, default_value = "celery")]
+    queue: String,
+    /// Delivered events are deleted.
+    #[arg(long)]
+    delete: bool,
+    #[arg(long)]
+    batch_size: Option<usize>,
+    /// Sends at once.
+    #[arg(long)]
+    concurrency: Option<usize>,
+}
+
+impl RelayArguments {
+    pub(crate) async fn store(&self) -> Result<PostgresStore> {
+        open(&self.database).await
+    }
+
+    pub(crate) fn settings(&self) -> RelaySettings {
+        let mut settings = RelaySettings::default();
+        settings.on_delivered = if self.delete { OnDelivered::Delete } else { OnDelivered::Keep };
+        settings.batch_size = self.batch_size.unwrap_or(settings.batch_size);
+        settings.concurrency = self.concurrency.unwrap_or(settings.concurrency);
+        settings.shutdown_timeout = Duration::from_secs(5);
+        settings
+    }
+
+    /// A relay that sends everything to the one destination.
+    pub(crate) fn relay(&self, store: PostgresStore) -> Result<RelayBuilder> {
+        let builder = Relay::builder(Arc::new(store)).settings(self.settings());
+        let destination = match self.sink {
+            Kind::Noop => return Ok(builder.handler("*", async |_| Ok::<(), SendError>(()))),
+            Kind::Discard => Destination::new("there", Discard),
+            Kind::Http => Destination::new("there", http(self.url.as_deref().context("--sink http needs --url")?)?),
+            Kind::Celery => {
+                let broker = self.broker.as_deref().context("--sink celery needs --broker")?;
+                Destination::new("there", celery(broker, &self.queue)?)
+            }
+        };
+        Ok(builder.destination(destination).route(Route::new("*", ["there"])))
+    }
+}
+
+/// A store on a database whose tables are made if they are missing.
+pub(crate) async fn open(database: &str) -> Result<PostgresStore> {
+    let store = PostgresStore::connect(database, "public").await?;
+    store.migrate().await?;
+    Ok(store)
+}
+
+/// A receiver on this host.
+pub(crate) fn http(url: &str) -> Result<HttpSink> {
+    Ok(HttpSink::new(HttpSettings { allow_private: true, ..HttpSettings::new(url) })?)
+}
+
+/// A broker whose queue is declared when it is missing, as Celery does.
+pub(crate) fn celery(broker: &str, queue: &str) -> Result<CelerySink> {
+    let settings = CelerySettings { declare: true, default_queue: queue.to_owned(), ..CelerySettings::new(broker) };
+    Ok(CelerySink::new(settings)?)
+}

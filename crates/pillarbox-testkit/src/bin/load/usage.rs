@@ -1,0 +1,34 @@
+//! What this process has used so far, as Linux tells it.
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// Linux reports CPU time to programs in hundredths of a second, whatever the kernel's own clock is.
+const TICKS: f64 = 100.0;
+
+/// Memory and CPU of this process.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Usage {
+    /// Resident now, in MB.
+    pub(crate) rss_mb: f64,
+    /// The most that was resident, in MB.
+    pub(crate) peak_rss_mb: f64,
+    /// User and system time of all threads.
+    pub(crate) cpu_seconds: f64,
+}
+
+impl Usage {
+    pub(crate) fn now() -> Result<Self> {
+        let status = std::fs::read_to_string("/proc/self/status")?;
+        let megabytes = |name: &str| -> Result<f64> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).context("no such line in status")?;
+            let kilobytes: f64 = line.split_whitespace().next().context("no number")?.parse()?;
+            Ok(kilobytes / 1024.0)
+        };
+        let stat = std::fs::read_to_string("/proc/self/stat")?;
+        // The program's name stands in parentheses and may contain anything; the times are the 14th and 15th field.
+        let (_, fields) = stat.rsplit_once(')').context("no name in stat")?;
+        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>).sum::<Result<f64, _>>()?;
+        Ok(Self { rss_mb: megabytes("VmRSS:")?, peak_rss_mb: megabytes("VmHWM:")?, cpu_seconds: ticks / TICKS })
+    }
+}
