@@ -1,4 +1,4 @@
-"""Emit: events are written in the caller's transaction, by the core's own statement.
+"""Emit: events are written in the caller's transaction, by the core's own statements.
 
 Everything a database would refuse is refused here first, so that the caller's transaction stays usable. The same
 statement wakes an idle relay (PostgreSQL): the notification goes out when the transaction commits, and only then.
@@ -132,7 +132,7 @@ def write(rows: Sequence[Row], *, using: str | None = None) -> list[OutboxEvent]
     connection = connections[alias]
     # One row is whole by itself; of several, those before a duplicate would stay.
     with transaction.atomic(using=alias) if len(rows) > 1 else nullcontext():
-        written = {as_uuid(answer[0]): answer for answer in _insert(connection, columns)}
+        written = _insert(connection, columns)
         for row in rows:
             if row.id not in written:
                 raise _duplicate(row)
@@ -140,11 +140,19 @@ def write(rows: Sequence[Row], *, using: str | None = None) -> list[OutboxEvent]
     return [_event(row, written[row.id], alias) for row in rows]
 
 
-def _insert(connection: BaseDatabaseWrapper, columns: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def _insert(
+    connection: BaseDatabaseWrapper, columns: list[tuple[Any, ...]]
+) -> dict[uuid.UUID, tuple[int, datetime.datetime]]:
+    """The seq and the moment of each row that was written."""
     if connection.vendor == "sqlite":
         texts = [(*row[:8], row[8] and moment_text(row[8])) for row in columns]
-        return statements.run(connection, "emit", json.dumps(texts))
-    return statements.run(connection, "emit", *map(list, zip(*columns, strict=True)))
+        answers = statements.run(connection, "emit", json.dumps(texts))
+    elif len(columns) == 1:
+        answers = statements.run(connection, "emit_one", *columns[0])
+        return {as_uuid(columns[0][0]): (answer[0], read_moment(answer[1])) for answer in answers}
+    else:
+        answers = statements.run(connection, "emit", *map(list, zip(*columns, strict=True)))
+    return {as_uuid(answer[0]): (answer[1], read_moment(answer[5])) for answer in answers}
 
 
 def _columns(row: Row) -> tuple[Any, ...]:
@@ -159,9 +167,6 @@ def _columns(row: Row) -> tuple[Any, ...]:
     attempts = row.max_attempts
     if attempts is not None and not 0 <= attempts <= _ATTEMPTS_LIMIT:
         raise InvalidEvent(f"max_attempts is {attempts}, the limit is {_ATTEMPTS_LIMIT}; 0 means never give up")
-    deliver_at = row.deliver_at
-    if deliver_at is not None and timezone.is_naive(deliver_at):
-        deliver_at = timezone.make_aware(deliver_at)
     return (
         str(row.id),
         row.aggregate_type,
@@ -171,8 +176,16 @@ def _columns(row: Row) -> tuple[Any, ...]:
         _json("headers", row.headers, limit) if row.headers else None,
         row.idempotency_key,
         attempts,
-        deliver_at,
+        row.deliver_at and _aware(row.deliver_at),
     )
+
+
+def _is_later(moment: datetime.datetime | None, than: datetime.datetime) -> bool:
+    return moment is not None and _aware(moment) > _aware(than)
+
+
+def _aware(moment: datetime.datetime) -> datetime.datetime:
+    return timezone.make_aware(moment) if timezone.is_naive(moment) else moment
 
 
 def _check_text(name: str, text: Any, limit: int) -> None:
@@ -229,12 +242,12 @@ def _duplicate(row: Row) -> IntegrityError:
     )
 
 
-def _event(row: Row, answer: tuple[Any, ...], alias: str) -> OutboxEvent:
+def _event(row: Row, answer: tuple[int, datetime.datetime], alias: str) -> OutboxEvent:
     """The row as it stands in the table now, without asking for it again."""
-    created_at = read_moment(answer[5])
+    seq, created_at = answer
     event = OutboxEvent(
         id=row.id,
-        seq=answer[1],
+        seq=seq,
         aggregate_type=row.aggregate_type,
         aggregate_id=row.aggregate_id,
         event_type=row.event_type,
@@ -242,7 +255,7 @@ def _event(row: Row, answer: tuple[Any, ...], alias: str) -> OutboxEvent:
         headers=dict(row.headers) if row.headers else None,
         idempotency_key=row.idempotency_key,
         max_attempts=row.max_attempts,
-        next_attempt_at=row.deliver_at or created_at,
+        next_attempt_at=row.deliver_at if _is_later(row.deliver_at, created_at) else created_at,
         created_at=created_at,
         updated_at=created_at,
     )

@@ -21,6 +21,7 @@ from pillarbox import statements
 VERSIONS = ((1, "outbox"),)
 _TABLES = ("outbox_relay", "outbox_attempt", "outbox_delivery", "outbox_event", "outbox_migration")
 _FUNCTIONS = ("outbox_emit", "outbox_uuid7")
+_SEQUENCES = ("outbox_idle_until",)
 
 
 class ApplyOutbox(Operation):
@@ -64,6 +65,8 @@ class ApplyOutbox(Operation):
         if connection.vendor == "postgresql":
             for function in _FUNCTIONS:
                 schema_editor.execute(f"DROP FUNCTION IF EXISTS {function}")
+            for sequence in _SEQUENCES:
+                schema_editor.execute(f"DROP SEQUENCE IF EXISTS {sequence}")
 
     def describe(self) -> str:
         return f"Apply version {self.version} of the outbox's tables, unless they are there"

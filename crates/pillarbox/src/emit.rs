@@ -72,6 +72,18 @@ pub trait Transaction: Send {
     /// Writes the rows in one statement and answers those written, in the order of `seq`; existing keys are left out.
     fn insert(&mut self, rows: &[NewEvent]) -> impl Future<Output = Result<Vec<Emitted>, DriverError>> + Send;
 
+    /// Writes one row and answers its `seq` and `created_at`; nothing when its key exists. A driver that can do so in a
+    /// simpler way than for many says how.
+    fn insert_one(
+        &mut self,
+        row: &NewEvent,
+    ) -> impl Future<Output = Result<Option<(i64, DateTime<Utc>)>, DriverError>> + Send {
+        async {
+            let written = self.insert(std::slice::from_ref(row)).await?;
+            Ok(written.first().map(|emitted| (emitted.seq, emitted.created_at)))
+        }
+    }
+
     /// The event of this type and key.
     fn find(
         &mut self,
@@ -118,8 +130,10 @@ pub trait Transaction: Send {
 pub async fn emit<T: Transaction>(tx: &mut T, event: Event) -> Result<Emitted, EmitError> {
     check_open(tx)?;
     let row = event.prepare()?;
-    let written = tx.insert(std::slice::from_ref(&row)).await.map_err(EmitError::Driver)?;
-    written.into_iter().next().ok_or_else(|| duplicate(&row))
+    match tx.insert_one(&row).await.map_err(EmitError::Driver)? {
+        Some(place) => Ok(new(row, place)),
+        None => Err(duplicate(&row)),
+    }
 }
 
 /// Emits an event, or answers the one with its type and key that exists already (`is_new` is false then).
@@ -130,9 +144,8 @@ pub async fn emit_once<T: Transaction>(tx: &mut T, event: Event) -> Result<Emitt
     check_open(tx)?;
     let row = event.prepare()?;
     loop {
-        let written = tx.insert(std::slice::from_ref(&row)).await.map_err(EmitError::Driver)?;
-        if let Some(emitted) = written.into_iter().next() {
-            return Ok(emitted);
+        if let Some(place) = tx.insert_one(&row).await.map_err(EmitError::Driver)? {
+            return Ok(new(row, place));
         }
         let existing = tx.find(&row.event_type, &row.idempotency_key).await.map_err(EmitError::Driver)?;
         // A cleanup may have taken it between the two statements: then it does not exist, and is to be emitted.
@@ -189,6 +202,19 @@ fn prepare_all(events: impl IntoIterator<Item = Event>) -> Result<Vec<NewEvent>,
 fn first_missing<'a>(rows: &'a [NewEvent], written: &[Emitted]) -> Option<&'a NewEvent> {
     let written: HashSet<Uuid> = written.iter().map(|emitted| emitted.id).collect();
     rows.iter().find(|row| !written.contains(&row.id))
+}
+
+/// What has just been written, of which the database says only what nobody knew.
+fn new(row: NewEvent, (seq, created_at): (i64, DateTime<Utc>)) -> Emitted {
+    Emitted {
+        id: row.id,
+        seq,
+        event_type: row.event_type,
+        idempotency_key: row.idempotency_key,
+        status: Status::Pending,
+        created_at,
+        is_new: true,
+    }
 }
 
 fn duplicate(row: &NewEvent) -> EmitError {

@@ -91,6 +91,14 @@ def test_a_delayed_event_waits(alias):
     assert abs(stored(event).next_attempt_at - later) < datetime.timedelta(milliseconds=1)
 
 
+def test_what_should_have_been_delivered_is_due_now(alias):
+    past = timezone.now() - datetime.timedelta(hours=1)
+    row = {"aggregate_type": "Order", "event_type": "order.placed", "deliver_at": past}
+    one = pillarbox.emit_event("Order", "1", "order.placed", {}, deliver_at=past, using=alias)
+    for event in (one, *pillarbox.emit_events([{**row, "aggregate_id": "2"}, {**row, "aggregate_id": "3"}], using=alias)):
+        assert event.next_attempt_at == stored(event).next_attempt_at == event.created_at
+
+
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
@@ -142,7 +150,7 @@ def test_an_idle_relay_is_woken_when_the_transaction_commits():
 
     connection = connections["default"]
     with connection.cursor() as cursor:
-        cursor.execute("INSERT INTO outbox_relay (id, host, idle) VALUES (gen_random_uuid(), 'here', true)")
+        cursor.execute("SELECT setval('outbox_idle_until', extract(epoch FROM clock_timestamp())::bigint + 60)")
     address = connection.get_connection_params()
     keys = ("dbname", "user", "password", "host", "port")
     with psycopg.connect(**{key: address[key] for key in keys if key in address}, autocommit=True) as listener:
@@ -152,4 +160,4 @@ def test_an_idle_relay_is_woken_when_the_transaction_commits():
             assert list(listener.notifies(timeout=0)) == []
         assert [note.channel for note in listener.notifies(timeout=10, stop_after=1)] == ["outbox_wake"]
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM outbox_relay")
+        cursor.execute("SELECT setval('outbox_idle_until', 0)")

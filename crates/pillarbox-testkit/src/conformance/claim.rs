@@ -101,8 +101,10 @@ pub async fn bytes_are_those_of_the_json_however_well_they_compress(outbox: &dyn
 pub async fn the_oldest_due_is_claimed_first(outbox: &dyn Outbox) {
     // Neither their keys nor their ids are in the order of their insertion.
     let first = outbox.emit([30, 4, 200].map(event).into()).await;
-    let hour_ago = outbox.now().await - Duration::from_secs(3600);
-    let older = outbox.emit([90, 5, 600].map(|number| event(number).deliver_at(hour_ago)).into()).await;
+    let older = outbox.emit([90, 5, 600].map(event).into()).await;
+    for emitted in &older {
+        outbox.age(emitted.id, Duration::from_secs(3600)).await;
+    }
     let expected: Vec<Uuid> = older.iter().chain(&first).map(|emitted| emitted.id).collect();
     let half = outbox.claim_with(Ask { limit: 4, ..ASK }).await;
     assert_eq!(ids(&half), expected[..4]);

@@ -74,8 +74,10 @@ pub async fn a_suspect_in_the_line_ends_the_batch_before_it(outbox: &dyn Outbox)
     for _ in 0..LOSSES_BEFORE_ALONE {
         outbox.claim_and_die().await;
     }
-    let earlier = outbox.now().await - Duration::from_secs(60);
-    let before = outbox.emit((0..2).map(|number| event(number).deliver_at(earlier)).collect()).await;
+    let before = outbox.emit((0..2).map(event).collect()).await;
+    for emitted in &before {
+        outbox.age(emitted.id, Duration::from_secs(60)).await;
+    }
     let behind = outbox.emit(vec![event(20), event(21)]).await;
     let mut sizes = Vec::new();
     let mut order = Vec::new();

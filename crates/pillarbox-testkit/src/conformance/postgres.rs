@@ -115,6 +115,11 @@ impl Outbox for PostgresOutbox {
             .execute(self.pool())
             .await
             .expect("a heartbeat made older");
+        sqlx::query("SELECT setval('outbox_idle_until', greatest(last_value - $1, 0)) FROM outbox_idle_until")
+            .bind(by.as_secs().cast_signed())
+            .execute(self.pool())
+            .await
+            .expect("its last word made older");
     }
 
     async fn rows(&self, table: &str) -> u64 {

@@ -1,2 +1,6 @@
--- Farewell: this relay is gone.
-DELETE FROM {schema}.outbox_relay WHERE id = $1
+-- Farewell: this relay is gone, and emit need not notify it.
+WITH gone AS (
+    DELETE FROM {schema}.outbox_relay WHERE id = $1
+)
+SELECT setval('{schema}.outbox_idle_until', coalesce(ceil(extract(epoch FROM max(heartbeat_at)))::bigint + 15, 0))
+FROM {schema}.outbox_relay WHERE idle AND id <> $1

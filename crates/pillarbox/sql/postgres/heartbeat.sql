@@ -1,4 +1,16 @@
 -- Heartbeat: this relay lives. $1 id, $2 host, $3 in flight, $4 idle.
-INSERT INTO {schema}.outbox_relay AS relay (id, host, in_flight, idle) VALUES ($1, $2, $3, $4)
-ON CONFLICT (id) DO UPDATE
-SET heartbeat_at = clock_timestamp(), in_flight = excluded.in_flight, idle = excluded.idle
+-- Emit notifies until 15 seconds after the last word of an idle relay. That moment stands in a sequence, because emit reads
+-- one in a step and without walking over the dead rows that heartbeats leave behind. Two relays that speak at once may
+-- each miss the other; then polling finds what is emitted, until the next heartbeat.
+WITH beat AS (
+    INSERT INTO {schema}.outbox_relay AS relay (id, host, in_flight, idle) VALUES ($1, $2, $3, $4)
+    ON CONFLICT (id) DO UPDATE
+    SET heartbeat_at = clock_timestamp(), in_flight = excluded.in_flight, idle = excluded.idle
+    RETURNING heartbeat_at, idle
+), heard AS (
+    SELECT heartbeat_at FROM beat WHERE idle
+    UNION ALL
+    SELECT heartbeat_at FROM {schema}.outbox_relay WHERE idle AND id <> $1
+)
+SELECT setval('{schema}.outbox_idle_until', coalesce(ceil(extract(epoch FROM max(heartbeat_at)))::bigint + 15, 0))
+FROM heard

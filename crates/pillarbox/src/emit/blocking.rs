@@ -19,6 +19,7 @@
 //! }
 //! ```
 
+use chrono::{DateTime, Utc};
 use diesel::RunQueryDsl;
 use diesel::connection::{LoadConnection, TransactionManager};
 use diesel::pg::Pg;
@@ -71,6 +72,11 @@ impl<C: LoadConnection<Backend = Pg>> Transaction for Blocking<'_, C> {
 
     async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
         emitted(queries::insert(rows).load(self.0)?, true)
+    }
+
+    async fn insert_one(&mut self, row: &NewEvent) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
+        let written = queries::insert_one(row).load::<queries::Place>(self.0)?;
+        Ok(written.into_iter().next().map(|place| (place.seq, place.created_at)))
     }
 
     async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {

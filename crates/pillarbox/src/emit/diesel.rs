@@ -10,7 +10,7 @@ use diesel::query_builder::{BoxedSqlQuery, SqlQuery};
 use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Timestamptz, Uuid};
 
 use super::Emitted;
-use super::postgres::{self, Columns, EMIT, EXISTING};
+use super::postgres::{self, Columns, EMIT, EMIT_ONE, EXISTING};
 use crate::error::DriverError;
 use crate::event::NewEvent;
 
@@ -32,11 +32,34 @@ pub(crate) fn insert(rows: &[NewEvent]) -> Query<'_> {
         .bind::<Array<Nullable<Timestamptz>>, _>(columns.deliver_at)
 }
 
+pub(crate) fn insert_one(row: &NewEvent) -> Query<'_> {
+    diesel::sql_query(EMIT_ONE)
+        .into_boxed()
+        .bind::<Uuid, _>(row.id)
+        .bind::<Text, _>(&row.aggregate_type)
+        .bind::<Text, _>(&row.aggregate_id)
+        .bind::<Text, _>(&row.event_type)
+        .bind::<Text, _>(&row.payload)
+        .bind::<Nullable<Text>, _>(&row.headers)
+        .bind::<Text, _>(&row.idempotency_key)
+        .bind::<Nullable<Integer>, _>(row.max_attempts)
+        .bind::<Nullable<Timestamptz>, _>(row.deliver_at)
+}
+
 pub(crate) fn find<'a>(event_type: &'a str, key: &'a str) -> Query<'a> {
     diesel::sql_query(EXISTING).into_boxed().bind::<Text, _>(event_type).bind::<Text, _>(key)
 }
 
-/// A row of the answer of either.
+/// A row of the answer of [`insert_one`].
+#[derive(QueryableByName)]
+pub(crate) struct Place {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) seq: i64,
+    #[diesel(sql_type = Timestamptz)]
+    pub(crate) created_at: DateTime<Utc>,
+}
+
+/// A row of the answer of [`insert`] and [`find`].
 #[derive(QueryableByName)]
 pub(crate) struct Row {
     #[diesel(sql_type = Uuid)]

@@ -2,6 +2,7 @@
 //!
 //! A pool's connection gives it by dereferencing: `emit(&mut **connection, event)`.
 
+use chrono::{DateTime, Utc};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection, TransactionManager};
 
 use super::diesel::{self, emitted};
@@ -17,6 +18,11 @@ impl Transaction for AsyncPgConnection {
 
     async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
         emitted(diesel::insert(rows).load(self).await?, true)
+    }
+
+    async fn insert_one(&mut self, row: &NewEvent) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
+        let written = diesel::insert_one(row).load::<diesel::Place>(self).await?;
+        Ok(written.into_iter().next().map(|place| (place.seq, place.created_at)))
     }
 
     async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {

@@ -7,8 +7,10 @@ use super::Emitted;
 use crate::error::DriverError;
 use crate::event::NewEvent;
 
-/// One statement for one event or many.
+/// One statement for many events.
 pub(crate) const EMIT: &str = include_str!("../../sql/postgres/emit.sql");
+/// For one, which many emit: its values are those of a [`NewEvent`], in its order, and it answers `seq` and `created_at`.
+pub(crate) const EMIT_ONE: &str = include_str!("../../sql/postgres/emit_one.sql");
 /// The event of a type and key.
 pub(crate) const EXISTING: &str = include_str!("../../sql/postgres/emit_existing.sql");
 

@@ -2,6 +2,7 @@
 //!
 //! Also through a reference to it, which is what sea-orm gives to the closure of `transaction`.
 
+use chrono::{DateTime, Utc};
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, QueryResult, Statement, Value};
 
 use super::{Emitted, Transaction, postgres, sqlite};
@@ -11,6 +12,10 @@ use crate::event::NewEvent;
 impl Transaction for DatabaseTransaction {
     async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
         (&mut &*self).insert(rows).await
+    }
+
+    async fn insert_one(&mut self, row: &NewEvent) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
+        (&mut &*self).insert_one(row).await
     }
 
     async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {
@@ -23,11 +28,22 @@ impl Transaction for DatabaseTransaction {
 }
 
 impl Transaction for &DatabaseTransaction {
+    async fn insert_one(&mut self, row: &NewEvent) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
+        let database = Database::of(self)?;
+        if let Database::Sqlite = database {
+            let written = self.insert(std::slice::from_ref(row)).await?;
+            return Ok(written.first().map(|emitted| (emitted.seq, emitted.created_at)));
+        }
+        let statement = Statement::from_sql_and_values(DbBackend::Postgres, postgres::EMIT_ONE, values(row));
+        let written = self.query_one_raw(statement).await?;
+        written.map(|row| Ok((row.try_get_by_index(0)?, row.try_get_by_index(1)?))).transpose()
+    }
+
     async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
         let database = Database::of(self)?;
         let values = match database {
-            Database::Postgres => array_literals(&postgres::Columns::new(rows)),
-            Database::Sqlite => vec![sqlite::rows_as_json(rows)],
+            Database::Postgres => array_literals(&postgres::Columns::new(rows)).map(Value::from).to_vec(),
+            Database::Sqlite => vec![Value::from(sqlite::rows_as_json(rows))],
         };
         let written = self.query_all_raw(database.statement(postgres::EMIT, sqlite::EMIT, values)).await?;
         let mut written =
@@ -39,7 +55,7 @@ impl Transaction for &DatabaseTransaction {
 
     async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {
         let database = Database::of(self)?;
-        let values = vec![event_type.to_owned(), key.to_owned()];
+        let values = vec![Value::from(event_type), Value::from(key)];
         let row = self.query_one_raw(database.statement(postgres::EXISTING, sqlite::EXISTING, values)).await?;
         row.map(|row| database.read(&row, false)).transpose()
     }
@@ -66,12 +82,12 @@ impl Database {
         }
     }
 
-    fn statement(self, postgres: &str, sqlite: &str, values: Vec<String>) -> Statement {
+    fn statement(self, postgres: &str, sqlite: &str, values: Vec<Value>) -> Statement {
         let (backend, text) = match self {
             Self::Postgres => (DbBackend::Postgres, postgres),
             Self::Sqlite => (DbBackend::Sqlite, sqlite),
         };
-        Statement::from_sql_and_values(backend, text, values.into_iter().map(Value::from))
+        Statement::from_sql_and_values(backend, text, values)
     }
 
     fn read(self, row: &QueryResult, is_new: bool) -> Result<Emitted, DriverError> {
@@ -104,12 +120,27 @@ fn read_sqlite(row: &QueryResult) -> Result<sqlite::Written, DbErr> {
     ))
 }
 
+/// A row as the statement for one takes it.
+fn values(row: &NewEvent) -> [Value; 9] {
+    [
+        row.id.to_string().into(),
+        row.aggregate_type.as_str().into(),
+        row.aggregate_id.as_str().into(),
+        row.event_type.as_str().into(),
+        row.payload.as_str().into(),
+        row.headers.clone().into(),
+        row.idempotency_key.as_str().into(),
+        row.max_attempts.into(),
+        row.deliver_at.map(|moment| moment.to_rfc3339()).into(),
+    ]
+}
+
 /// The columns as PostgreSQL writes arrays: sea-orm's own arrays cannot hold a NULL, and the statement casts from text.
-fn array_literals(columns: &postgres::Columns<'_>) -> Vec<String> {
+fn array_literals(columns: &postgres::Columns<'_>) -> [String; 9] {
     fn texts(items: &[&str]) -> String {
         array_literal(items.iter().copied().map(Some))
     }
-    vec![
+    [
         array_literal(columns.ids.iter().map(|id| Some(id.to_string()))),
         texts(&columns.aggregate_types),
         texts(&columns.aggregate_ids),

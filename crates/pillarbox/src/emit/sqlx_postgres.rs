@@ -1,8 +1,9 @@
 //! Emit through a sqlx transaction on PostgreSQL.
 
+use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Connection, Executor, Postgres, Row};
 
-use super::postgres::{Columns, EMIT, EXISTING, Written, emitted};
+use super::postgres::{Columns, EMIT, EMIT_ONE, EXISTING, Written, emitted};
 use super::{Emitted, Transaction};
 use crate::error::DriverError;
 use crate::event::NewEvent;
@@ -24,6 +25,23 @@ impl Transaction for sqlx::Transaction<'_, Postgres> {
             .fetch_all(&mut **self)
             .await?;
         written.iter().map(|row| emitted(read(row)?, true)).collect()
+    }
+
+    async fn insert_one(&mut self, row: &NewEvent) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
+        let written = sqlx::query(EMIT_ONE)
+            .persistent(keeps_statements(self))
+            .bind(row.id)
+            .bind(&row.aggregate_type)
+            .bind(&row.aggregate_id)
+            .bind(&row.event_type)
+            .bind(&row.payload)
+            .bind(&row.headers)
+            .bind(&row.idempotency_key)
+            .bind(row.max_attempts)
+            .bind(row.deliver_at)
+            .fetch_optional(&mut **self)
+            .await?;
+        written.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
     }
 
     async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {

@@ -1,9 +1,10 @@
 //! Emit through a tokio-postgres transaction.
 
+use chrono::{DateTime, Utc};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::postgres::{Columns, EMIT, EXISTING, Written, emitted};
+use super::postgres::{Columns, EMIT, EMIT_ONE, EXISTING, Written, emitted};
 use super::{Emitted, Transaction};
 use crate::error::DriverError;
 use crate::event::NewEvent;
@@ -29,6 +30,26 @@ impl Transaction for tokio_postgres::Transaction<'_> {
             )
             .await?;
         written.iter().map(|row| emitted(read(row)?, true)).collect()
+    }
+
+    async fn insert_one(&mut self, row: &NewEvent) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
+        let written = self
+            .query_typed_opt(
+                EMIT_ONE,
+                &[
+                    (&row.id, Type::UUID),
+                    (&row.aggregate_type, Type::TEXT),
+                    (&row.aggregate_id, Type::TEXT),
+                    (&row.event_type, Type::TEXT),
+                    (&row.payload, Type::TEXT),
+                    (&row.headers, Type::TEXT),
+                    (&row.idempotency_key, Type::TEXT),
+                    (&row.max_attempts, Type::INT4),
+                    (&row.deliver_at, Type::TIMESTAMPTZ),
+                ],
+            )
+            .await?;
+        written.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
     }
 
     async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {

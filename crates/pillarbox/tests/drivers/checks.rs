@@ -82,6 +82,14 @@ pub(crate) async fn delays_until_its_moment<D: Driver>(mut outbox: Fixture<D>) {
     assert_eq!(outbox.get(one(&answers[0]).id).await.event.next_attempt_at, Some(moment));
 }
 
+pub(crate) async fn is_due_now_if_its_moment_is_over<D: Driver>(mut outbox: Fixture<D>) {
+    let past = |order| placed(order).deliver_at(Utc::now() - Duration::from_secs(3600));
+    let answers = outbox.commit(vec![Step::Emit(past(1)), Step::All(vec![past(2), past(3)])]).await;
+    for emitted in answers.iter().flat_map(|answer| answer.as_ref().unwrap()) {
+        assert_eq!(outbox.get(emitted.id).await.event.next_attempt_at, Some(emitted.created_at));
+    }
+}
+
 pub(crate) async fn refuses_a_duplicate_and_goes_on<D: Driver>(mut outbox: Fixture<D>) {
     outbox.commit(vec![Step::Emit(placed(1))]).await;
     let before = Step::Emit(Event::new("Order", 1, "order.before"));

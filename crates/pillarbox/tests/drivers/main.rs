@@ -14,7 +14,8 @@ mod tokio_postgres_driver;
 macro_rules! every_check {
     ($name:ident, $driver:ty) => {
         every_check!($name, $driver: rollback_emits_nothing, commit_is_claimed_as_it_was_emitted,
-            answers_the_event_as_written, delays_until_its_moment, refuses_a_duplicate_and_goes_on,
+            answers_the_event_as_written, delays_until_its_moment, is_due_now_if_its_moment_is_over,
+            refuses_a_duplicate_and_goes_on,
             refuses_an_invalid_event_and_goes_on, once_answers_the_existing, all_in_order, all_or_none,
             none_is_nothing, celery_tasks_are_claimed_as_they_were_sent);
     };

@@ -40,6 +40,17 @@ async fn it_has_the_defaults_of_the_crate() {
 }
 
 #[tokio::test]
+async fn what_should_have_been_delivered_is_due_now() {
+    let outbox = PostgresOutbox::create().await;
+    let before = outbox.now().await;
+    let id = call(outbox.pool(), "'Order', '42', 'order.placed', deliver_at => '2001-01-01T00:00:00Z'").await.unwrap();
+    let outbox: &dyn Outbox = &outbox;
+    let event = outbox.get(id).await.event;
+    assert_eq!(event.state, State::Due);
+    assert!(event.next_attempt_at.unwrap() >= before);
+}
+
+#[tokio::test]
 async fn it_takes_every_setting_by_name() {
     let outbox = PostgresOutbox::create().await;
     let id = call(

@@ -54,5 +54,6 @@ on_both_databases! {
         without_a_payload_it_is_an_empty_object,
         headers_and_limits_come_back,
         deliver_at_is_kept_to_the_millisecond,
+        what_should_have_been_delivered_is_due_now,
         the_largest_numbers_and_the_deepest_lists_come_back;
 }

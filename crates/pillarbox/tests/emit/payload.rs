@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeZone, Utc};
-use pillarbox::{Event, emit};
+use pillarbox::emit::Emitted;
+use pillarbox::{Event, emit, emit_all};
 use pillarbox_testkit::conformance::Outbox;
 use rust_decimal::Decimal;
 use serde::de::DeserializeOwned;
@@ -108,6 +109,20 @@ pub(crate) async fn deliver_at_is_kept_to_the_millisecond<S: Shop>(shop: &S) {
     S::commit(tx).await;
     assert_eq!(outbox.get(emitted.id).await.event.next_attempt_at, Some(moment));
     assert!(outbox.claim().await.is_empty());
+}
+
+/// Nothing becomes due at a moment that claims have passed already.
+pub(crate) async fn what_should_have_been_delivered_is_due_now<S: Shop>(shop: &S) {
+    let outbox: &dyn Outbox = shop;
+    let past = |order| Event::new("Order", order, "order.placed").deliver_at(Utc::now() - Duration::from_secs(3600));
+    let mut tx = shop.begin().await;
+    let mut emitted = emit_all(&mut tx, [past(1), past(2)]).await.unwrap();
+    emitted.push(emit(&mut tx, past(3)).await.unwrap());
+    S::commit(tx).await;
+    for Emitted { id, created_at, .. } in &emitted {
+        assert_eq!(outbox.get(*id).await.event.next_attempt_at, Some(*created_at));
+    }
+    assert_eq!(outbox.claim().await.len(), 3);
 }
 
 /// The limits that are checked before a statement is sent are those of the databases: up to them all is stored.

@@ -67,6 +67,24 @@ async fn an_idle_relay_is_notified_and_a_busy_or_dead_one_is_not() {
 }
 
 #[tokio::test]
+async fn one_of_several_that_is_idle_is_enough() {
+    let mut ear = Ear::new().await;
+    let [one, other] = [Uuid::new_v4(), Uuid::new_v4()];
+    ear.heartbeat(one, true).await;
+    ear.heartbeat(other, true).await;
+    ear.heartbeat(one, false).await;
+    ear.emit_both_ways().await;
+    assert_eq!(ear.heard().await, 2, "the other is idle still");
+    ear.heartbeat(one, true).await;
+    ear.outbox.postgres().farewell(other).await.unwrap();
+    ear.emit_both_ways().await;
+    assert_eq!(ear.heard().await, 2, "one is idle again");
+    ear.outbox.postgres().farewell(one).await.unwrap();
+    ear.emit_both_ways().await;
+    assert_eq!(ear.heard().await, 0, "both are gone");
+}
+
+#[tokio::test]
 async fn what_is_not_emitted_notifies_nobody() {
     let mut ear = Ear::new().await;
     ear.heartbeat(Uuid::new_v4(), true).await;

@@ -110,6 +110,8 @@ async fn a_role_that_emits_can_do_nothing_else() {
         "SELECT * FROM outbox_attempt",
         "DELETE FROM outbox_relay",
         "SELECT setval('outbox_event_seq_seq', 1)",
+        "SELECT setval('outbox_idle_until', 1)",
+        "SELECT nextval('outbox_idle_until')",
         "CREATE TABLE mine (id int)",
     ] {
         office.denied(statement).await;

@@ -4,13 +4,13 @@ WITH written AS (
     INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key,
                               next_attempt_at, created_at, updated_at)
     SELECT task.id, 'celery', task.aggregate_id, task.event_type, task.payload, task.headers, task.id::text,
-           coalesce(task.due, clock.now), clock.now, clock.now
+           greatest(task.due, clock.now), clock.now, clock.now
     FROM ROWS FROM (json_to_recordset($1::json)
              AS (id uuid, aggregate_id text, event_type text, payload jsonb, headers jsonb, due timestamptz))
          WITH ORDINALITY AS task (id, aggregate_id, event_type, payload, headers, due, place),
          (SELECT clock_timestamp() AS now) AS clock
     ORDER BY task.place
 )
--- NOTIFY makes commits queue for one lock: only when a relay has said that it is idle, and lately.
-SELECT pg_notify('outbox_wake', '') FROM outbox_relay
-WHERE idle AND heartbeat_at > clock_timestamp() - interval '15 seconds' LIMIT 1
+-- NOTIFY makes commits queue for one lock: only while a relay has said that it is idle.
+SELECT pg_notify('outbox_wake', '')
+WHERE pg_sequence_last_value('outbox_idle_until') > date_part('epoch', clock_timestamp())

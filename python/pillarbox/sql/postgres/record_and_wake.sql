@@ -3,6 +3,6 @@ WITH written AS (
     INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key)
     VALUES ($1, 'celery', $2, $3, $4, $5, $1)
 )
--- NOTIFY makes commits queue for one lock: only when a relay has said that it is idle, and lately.
-SELECT pg_notify('outbox_wake', '') FROM outbox_relay
-WHERE idle AND heartbeat_at > clock_timestamp() - interval '15 seconds' LIMIT 1
+-- NOTIFY makes commits queue for one lock: only while a relay has said that it is idle.
+SELECT pg_notify('outbox_wake', '')
+WHERE pg_sequence_last_value('outbox_idle_until') > date_part('epoch', clock_timestamp())

@@ -77,7 +77,7 @@ CREATE TABLE outbox_attempt (
     PRIMARY KEY (event_id, number)
 );
 
--- Relays that live, what they have in flight, and whether emit should wake them.
+-- Relays that live, what they have in flight, and whether they wait for something to do.
 CREATE TABLE outbox_relay (
     id               uuid PRIMARY KEY,
     host             varchar(255) NOT NULL,
@@ -86,6 +86,9 @@ CREATE TABLE outbox_relay (
     in_flight        bigint NOT NULL DEFAULT 0,
     idle             boolean NOT NULL DEFAULT false
 );
+
+-- Until when a relay wants to be woken, in seconds of the epoch: the last word of those that are idle, and 15 seconds.
+CREATE SEQUENCE outbox_idle_until MINVALUE 0 START 0;
 
 -- Emit from any language, inside the caller's transaction, with the defaults and checks of the Rust crate.
 -- A duplicate raises unique_violation. The payload's limit is 1 MiB, or the setting pillarbox.payload_limit.
@@ -129,7 +132,7 @@ BEGIN
         (aggregate_type, aggregate_id, event_type, payload, idempotency_key, headers, max_attempts, next_attempt_at)
     VALUES (outbox_emit.aggregate_type, outbox_emit.aggregate_id, outbox_emit.event_type,
             coalesce(outbox_emit.payload, '{}'), key, nullif(outbox_emit.headers, 'null'), outbox_emit.max_attempts,
-            coalesce(outbox_emit.deliver_at, clock_timestamp()))
+            greatest(outbox_emit.deliver_at, clock_timestamp()))
     ON CONFLICT ON CONSTRAINT outbox_event_key DO NOTHING
     RETURNING id INTO emitted;
     IF emitted IS NULL THEN
@@ -137,8 +140,8 @@ BEGIN
             USING ERRCODE = 'unique_violation', CONSTRAINT = 'outbox_event_key', HINT =
             'If it may happen again to the same aggregate, give it an idempotency_key of its own, such as outbox_uuid7()::text.';
     END IF;
-    PERFORM pg_notify('outbox_wake', '') FROM outbox_relay
-        WHERE idle AND heartbeat_at > clock_timestamp() - interval '15 seconds' LIMIT 1;
+    PERFORM pg_notify('outbox_wake', '')
+        WHERE pg_sequence_last_value('outbox_idle_until') > date_part('epoch', clock_timestamp());
     RETURN emitted;
 END
 $$;
