@@ -3,10 +3,16 @@
 //! and what it means is the benchmark's affair.
 
 mod drain;
+mod emit;
 mod fill;
+mod latency;
 mod meter;
+mod produce;
 mod raw;
 mod relay;
+mod slow;
+mod spread;
+mod steady;
 mod usage;
 
 use anyhow::Result;
@@ -26,6 +32,16 @@ enum Command {
     Fill(fill::Fill),
     /// Relays until so many events are settled, or for so long.
     Drain(drain::Drain),
+    /// Emits in transactions of its own, at a pace.
+    Produce(produce::Produce),
+    /// Relays what is produced meanwhile, and says how long it took from commit to handler.
+    Steady(steady::Steady),
+    /// Single events at random moments and an idle relay: from commit to handler.
+    Latency(latency::Latency),
+    /// What an event costs its writer, or a bare INSERT in its place.
+    Emit(emit::Emit),
+    /// Events for two destinations, one of which is slow: how fast the other one is served.
+    Slow(slow::Slow),
     /// What the HTTP sink reaches without a database.
     RawHttp(raw::http::Http),
     /// What RabbitMQ confirms of messages like ours, from a client without a database.
@@ -41,6 +57,11 @@ async fn main() -> Result<()> {
     let answer = match Arguments::parse().command {
         Command::Fill(fill) => fill.run().await?,
         Command::Drain(drain) => drain.run().await?,
+        Command::Produce(produce) => produce.run().await?,
+        Command::Steady(steady) => steady.run().await?,
+        Command::Latency(latency) => latency.run().await?,
+        Command::Emit(emit) => emit.run().await?,
+        Command::Slow(slow) => slow.run().await?,
         Command::RawHttp(http) => http.run().await?,
         Command::RawAmqp(amqp) => amqp.run().await?,
         Command::RawRedis(redis) => redis.run().await?,

@@ -42,6 +42,18 @@ impl Meter {
         }
     }
 
+    /// Only events of this type count.
+    pub(crate) fn only(mut self, event_type: &'static str) -> Self {
+        self.only = Some(event_type);
+        self
+    }
+
+    /// So many are to come, as is known now.
+    pub(crate) fn expect(&self, goal: u64) {
+        self.goal.store(goal, Ordering::Release);
+        self.reached.notify_waiters();
+    }
+
     pub(crate) fn settled(&self) -> u64 {
         self.settled.load(Ordering::Acquire)
     }

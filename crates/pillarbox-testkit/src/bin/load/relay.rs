@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use pillarbox::sink::Discard;
 use pillarbox::store::postgres::PostgresStore;
-use pillarbox::{Destination, OnDelivered, Relay, RelayBuilder, RelaySettings, Route, SendError};
+use pillarbox::{Destination, Message, OnDelivered, Relay, RelayBuilder, RelaySettings, Route, SendError};
 use pillarbox_sinks::celery::{CelerySettings, CelerySink};
 use pillarbox_sinks::http::{HttpSettings, HttpSink};
 
@@ -65,11 +65,22 @@ impl RelayArguments {
         settings
     }
 
+    /// A relay whose events all go to a handler in this process, whatever the sink is said to be.
+    pub(crate) fn handled<R>(
+        &self,
+        store: PostgresStore,
+        handler: impl Fn(Message) -> R + Send + Sync + 'static,
+    ) -> RelayBuilder
+    where
+        R: Future<Output = Result<(), SendError>> + Send + 'static,
+    {
+        Relay::builder(Arc::new(store)).settings(self.settings()).handler("*", handler)
+    }
+
     /// A relay that sends everything to the one destination.
     pub(crate) fn relay(&self, store: PostgresStore) -> Result<RelayBuilder> {
-        let builder = Relay::builder(Arc::new(store)).settings(self.settings());
         let destination = match self.sink {
-            Kind::Noop => return Ok(builder.handler("*", async |_| Ok::<(), SendError>(()))),
+            Kind::Noop => return Ok(self.handled(store, async |_| Ok(()))),
             Kind::Discard => Destination::new("there", Discard),
             Kind::Http => Destination::new("there", http(self.url.as_deref().context("--sink http needs --url")?)?),
             Kind::Celery => {
@@ -77,6 +88,7 @@ impl RelayArguments {
                 Destination::new("there", celery(broker, &self.queue)?)
             }
         };
+        let builder = Relay::builder(Arc::new(store)).settings(self.settings());
         Ok(builder.destination(destination).route(Route::new("*", ["there"])))
     }
 }

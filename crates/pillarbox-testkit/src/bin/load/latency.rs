@@ -1,0 +1,72 @@
+//! Latency: single events at random moments, and a relay that has nothing else to do. From the commit's return to the
+//! call of the handler; the database's notification is what wakes the relay, as if it were another process.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use pillarbox::{Event, Inspect, Message, SendError, emit};
+use rand::RngExt;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::fill::payload;
+use crate::relay::RelayArguments;
+use crate::spread::spread;
+
+/// Emits one event after another.
+#[derive(Args)]
+pub(crate) struct Latency {
+    #[command(flatten)]
+    relay: RelayArguments,
+    #[arg(long)]
+    count: usize,
+    /// The shortest and the longest pause between two events, in milliseconds.
+    #[arg(long, num_args = 2, default_values_t = [20, 120])]
+    apart: Vec<u64>,
+}
+
+/// The relay has become idle, or an event has come, within so long, or never.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Latency {
+    pub(crate) async fn run(self) -> Result<Value> {
+        let store = self.relay.store().await?;
+        let (calls, mut called) = mpsc::unbounded_channel();
+        let handler = move |_: Message| {
+            let told = calls.send(Instant::now()).map_err(|_| SendError::retry("nobody listens"));
+            async { told }
+        };
+        let relay = self.relay.handled(store.clone(), handler).build()?;
+        let mut took = Ok(Vec::new());
+        let events = async {
+            took = async {
+                tokio::time::timeout(PATIENCE, idle(&store)).await.context("the relay has not become idle")?;
+                let mut took = Vec::with_capacity(self.count);
+                for number in 0..self.count {
+                    let pause = rand::rng().random_range(self.apart[0] * 1000..=self.apart[1] * 1000);
+                    tokio::time::sleep(Duration::from_micros(pause)).await;
+                    let event = Event::new("Order", number, "order.placed").repeatable().payload(payload(490));
+                    let mut tx = store.pool().begin().await?;
+                    emit(&mut tx, event).await?;
+                    tx.commit().await?;
+                    let committed = Instant::now();
+                    let called = tokio::time::timeout(PATIENCE, called.recv()).await?.context("the relay is gone")?;
+                    let nanos = called.saturating_duration_since(committed).as_nanos();
+                    took.push(i64::try_from(nanos)?);
+                }
+                anyhow::Ok(took)
+            }
+            .await;
+        };
+        relay.run(events).await?;
+        Ok(spread(took?))
+    }
+}
+
+/// Until a relay has said that it wants to be woken.
+async fn idle(store: &impl Inspect) {
+    while !store.counts().await.is_ok_and(|counts| counts.relays.iter().any(|relay| relay.idle)) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,64 @@
+//! Slow: two destinations, one of which answers late or never. How fast the other one is served.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use pillarbox::{Relay, SendError};
+use serde_json::Value;
+
+use crate::meter::Meter;
+use crate::relay::RelayArguments;
+use crate::usage::Usage;
+
+/// Relays events of the types `fast` and `slow`.
+#[derive(Args)]
+pub(crate) struct Slow {
+    #[command(flatten)]
+    relay: RelayArguments,
+    /// How many fast events are there: it ends when they are settled.
+    #[arg(long)]
+    count: u64,
+    /// The slow destination answers after so many seconds; without it at once.
+    #[arg(long)]
+    answers_after: Option<f64>,
+    /// The slow destination never answers.
+    #[arg(long)]
+    never: bool,
+}
+
+const PATIENCE: Duration = Duration::from_secs(300);
+
+impl Slow {
+    pub(crate) async fn run(self) -> Result<Value> {
+        let store = self.relay.store().await?;
+        let meter = Arc::new(Meter::new(self.count).only("fast"));
+        let (never, after) = (self.never, self.answers_after.map(Duration::from_secs_f64));
+        let slow = move |_| async move {
+            if never {
+                std::future::pending::<()>().await;
+            }
+            if let Some(after) = after {
+                tokio::time::sleep(after).await;
+            }
+            Ok::<(), SendError>(())
+        };
+        let mut settings = self.relay.settings();
+        settings.shutdown_timeout = Duration::from_millis(100);
+        let relay = Relay::builder(Arc::new(store))
+            .settings(settings)
+            .handler("fast", async |_| Ok::<(), SendError>(()))
+            .handler("slow", slow)
+            .observer(Arc::clone(&meter) as _)
+            .build()?;
+        let done = async {
+            let _ = tokio::time::timeout(PATIENCE, meter.reached()).await;
+        };
+        relay.run(done).await?;
+        ensure!(meter.settled() >= self.count, "the fast ones have stopped: {}", meter.report());
+        let mut report = meter.report();
+        report["usage"] = serde_json::to_value(Usage::now()?)?;
+        Ok(report)
+    }
+}
