@@ -23,7 +23,7 @@ fn run(mut command: Command) -> Vec<String> {
 
 /// What a relay would get now, in its order.
 async fn claimed(store: &dyn Store) -> Vec<Arc<StoredEvent>> {
-    let ask = Ask { limit: 100, bytes: 1 << 20, lease: Duration::from_secs(300) };
+    let ask = Ask::new(100, 1 << 20, Duration::from_secs(300));
     store.claim(ask).await.unwrap().iter().map(|claimed| Arc::clone(claimed.event())).collect()
 }
 

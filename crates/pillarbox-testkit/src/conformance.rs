@@ -10,6 +10,7 @@ pub mod fence;
 pub mod leases;
 pub mod migrate;
 pub mod next_due;
+pub mod order;
 pub mod outbox;
 pub mod parking;
 pub mod people;
@@ -97,6 +98,22 @@ macro_rules! store_suite {
                 what_is_due_later_says_how_much_later,
                 what_is_parked_is_not_waited_for,
                 what_is_leased_is_due_when_its_lease_ends;
+            order:
+                one_claim_takes_an_aggregate_in_the_order_of_seq,
+                nothing_is_claimed_behind_a_live_lease,
+                a_claim_ends_an_aggregate_where_its_limit_does,
+                an_event_is_not_claimed_before_an_earlier_one_that_waits_for_a_retry,
+                an_outage_holds_up_its_aggregate_though_it_used_no_attempt,
+                a_parked_event_holds_up_its_aggregate_only,
+                a_failed_event_blocks_its_aggregate_until_people_act,
+                a_failed_event_is_skipped_when_told_to,
+                a_delayed_event_holds_up_nobody_until_it_is_due,
+                a_retry_that_is_due_comes_before_what_was_emitted_after_it,
+                a_suspect_goes_alone_and_its_aggregate_waits,
+                bytes_end_a_claim_without_a_gap,
+                many_blocked_events_at_the_front_hold_up_nobody,
+                what_was_blocked_for_long_is_found_again,
+                racing_claimers_never_split_the_order;
             upkeep:
                 cleanup_counts_age_from_the_terminal_moment,
                 cleanup_keeps_failed_and_delivered_for_their_own_time,
@@ -142,6 +159,7 @@ mod tests {
             include_str!("conformance/leases.rs"),
             include_str!("conformance/migrate.rs"),
             include_str!("conformance/next_due.rs"),
+            include_str!("conformance/order.rs"),
             include_str!("conformance/parking.rs"),
             include_str!("conformance/people.rs"),
             include_str!("conformance/retry.rs"),

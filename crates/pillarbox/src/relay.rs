@@ -22,6 +22,7 @@ mod flight;
 mod lane;
 mod lease;
 mod load;
+mod order;
 mod probe;
 mod rate;
 mod run;
@@ -35,7 +36,8 @@ pub use settings::{Destination, OnDelivered, RelayBuilder, RelaySettings, Unrout
 
 use flight::Flight;
 use lane::Lane;
-use load::{Batch, Load, Weight, lock};
+use load::{Batch, Load, Permit, Weight, lock};
+use order::{Sequence, Turn};
 use settler::{Settler, Settling};
 use wake::Waker;
 
@@ -61,6 +63,8 @@ struct Engine {
     lanes: BTreeMap<String, Arc<Lane>>,
     observers: Observers,
     settler: Settler,
+    /// Who waits for whom, if order is kept.
+    sequence: Option<Sequence>,
     load: Load,
     /// Events that probe destinations that are down: no load that others wait for, until the relay stops.
     probes: Load,
@@ -98,7 +102,8 @@ impl Relay {
     }
 
     fn new(engine: Engine) -> Self {
-        Self { engine: Arc::new(engine) }
+        let order = engine.settings.order;
+        Self { engine: Arc::new_cyclic(|shared| Engine { sequence: Sequence::of(order, shared), ..engine }) }
     }
 
     /// Wakes this relay: for whatever commits events in this process.
@@ -160,6 +165,7 @@ impl Engine {
             lanes,
             observers,
             settler: Settler::new(),
+            sequence: None,
             load: Load::new(),
             probes: Load::new(),
             waker: Waker::default(),
@@ -190,13 +196,15 @@ impl Engine {
             limit: self.settings.batch_size,
             bytes: self.settings.bytes_in_flight / 2,
             lease: self.settings.lease,
+            order: self.settings.order,
+            whole: !self.is_probing(),
         };
         let claim = self.store.claim(ask).await?;
         self.observers.tell("turned", Observer::turned);
         Ok(claim)
     }
 
-    /// Route and send: each event goes to the lanes of its destinations.
+    /// Send: all at once, or each when it is its turn.
     fn dispatch(self: &Arc<Self>, claim: Claim) {
         if claim.is_empty() {
             return;
@@ -204,22 +212,34 @@ impl Engine {
         let batch = Batch::new(&self.observers, claim.len());
         for claimed in claim {
             let permit = self.load.admit(claimed.event().payload.get().len()).of(&batch);
-            let event = claimed.event();
-            let routed = self.routes.route(&event.event_type, &event.aggregate_type);
-            let destinations = match routed {
-                Some(destinations) => destinations,
-                None if claimed.deliveries().is_empty() => {
-                    let verdict = self.unrouted(&claimed);
-                    self.settler.settle(Settling { settlement: claimed.settle(verdict), permit: Some(permit) });
-                    continue;
+            match &self.sequence {
+                None => self.start(claimed, permit, None),
+                Some(sequence) => self.enter(sequence, claimed, permit),
+            }
+        }
+    }
+
+    /// Route and send: an event goes to the lanes of its destinations.
+    fn start(self: &Arc<Self>, claimed: Claimed, permit: Permit, turn: Option<Turn>) {
+        let event = claimed.event();
+        let routed = self.routes.route(&event.event_type, &event.aggregate_type);
+        let destinations = match routed {
+            Some(destinations) => destinations,
+            None if claimed.deliveries().is_empty() => {
+                let verdict = self.unrouted(&claimed);
+                let change = verdict.change.clone();
+                self.settler.settle(Settling { settlement: claimed.settle(verdict), permit: Some(permit) });
+                if let Some(turn) = turn {
+                    turn.ended(&change);
                 }
-                None => &[],
-            };
-            for job in Flight::start(self, claimed, destinations, permit) {
-                match self.lanes.get(job.destination()) {
-                    Some(lane) => lane.accept(self, job),
-                    None => self.park_unknown(job),
-                }
+                return;
+            }
+            None => &[],
+        };
+        for job in Flight::start(self, claimed, destinations, permit, turn) {
+            match self.lanes.get(job.destination()) {
+                Some(lane) => lane.accept(self, job),
+                None => self.park_unknown(job),
             }
         }
     }

@@ -27,6 +27,8 @@ pub mod postgres;
 mod row;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod walk;
 
 pub use inspect::{
     AttemptView, Counts, DeliveryView, EventDetail, EventView, Filter, Inspect, Parked, RelayView, Retried, Selection,
@@ -43,6 +45,26 @@ pub const LOSSES_BEFORE_FAILED: u32 = LOSSES_BEFORE_ALONE + 3;
 // sweep.sql and its index, outbox_event_suspect, know this number.
 const _: () = assert!(LOSSES_BEFORE_FAILED == 5);
 
+/// In which order events are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// As soon as they can be.
+    #[default]
+    None,
+    /// Those of one aggregate one after another, by `seq`; those of different aggregates as soon as they can be.
+    Aggregate(OnFailed),
+}
+
+/// What a failed event means for those of its aggregate that come after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnFailed {
+    /// They wait until people have retried or deleted it.
+    #[default]
+    Block,
+    /// They are sent without it.
+    Skip,
+}
+
 /// What a relay asks for when it claims.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask {
@@ -52,6 +74,20 @@ pub struct Ask {
     pub bytes: usize,
     /// How long they are ours.
     pub lease: Duration,
+    /// With [`Order::Aggregate`], no event while an earlier one of its aggregate is not delivered, unless that is in the
+    /// same claim before it.
+    pub order: Order,
+    /// Whether an ordered claim looks at everything that is due before it answers that there is nothing to send. One that
+    /// does not may leave what has just become free to the next.
+    pub whole: bool,
+}
+
+impl Ask {
+    /// Without an order.
+    #[must_use]
+    pub const fn new(limit: usize, bytes: usize, lease: Duration) -> Self {
+        Self { limit, bytes, lease, order: Order::None, whole: true }
+    }
 }
 
 /// Which event, and the token of the lease it is held by.
@@ -290,6 +326,11 @@ pub enum WakeUp {
 pub trait Store: Send + Sync + 'static {
     /// Refuses a schema that this program cannot work on, with the command that fixes it.
     async fn check(&self) -> Result<(), StoreError>;
+
+    /// Whether its claims can be asked for [`Order::Aggregate`]; what is asked of others is ignored.
+    fn can_order(&self) -> bool {
+        false
+    }
 
     /// Claims due events, oldest first: an empty claim when there are none. Never an event that another claim holds.
     /// One that must go alone comes alone.

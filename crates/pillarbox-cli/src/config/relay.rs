@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pillarbox::store::Retention;
-use pillarbox::{OnDelivered, RelaySettings, RetryPolicy, Unrouted};
+use pillarbox::{OnDelivered, OnFailed, Order, RelaySettings, RetryPolicy, Unrouted};
 
 use super::section::Section;
 use super::source::SourceKind;
@@ -13,21 +13,30 @@ use super::value::{positive, some_time};
 pub(super) const ON_DELIVERED: [(&str, OnDelivered); 2] =
     [("keep", OnDelivered::Keep), ("delete", OnDelivered::Delete)];
 pub(super) const UNROUTED: [(&str, Unrouted); 2] = [("park", Unrouted::Park), ("discard", Unrouted::Discard)];
-const ORDER: [(&str, Order); 2] = [("none", Order::None), ("aggregate", Order::Aggregate)];
+pub(super) const ORDER: [(&str, Ordered); 2] = [("none", Ordered::No), ("aggregate", Ordered::ByAggregate)];
+pub(super) const ON_FAILED: [(&str, OnFailed); 2] = [("block", OnFailed::Block), ("skip", OnFailed::Skip)];
 
+/// The choices of `order`; what a failed event means is a key of its own.
 #[derive(Clone, Copy, PartialEq)]
-enum Order {
-    None,
-    Aggregate,
+pub(super) enum Ordered {
+    No,
+    ByAggregate,
+}
+
+impl Ordered {
+    pub(super) fn of(order: Order) -> (Self, OnFailed) {
+        match order {
+            Order::None => (Self::No, OnFailed::default()),
+            Order::Aggregate(on_failed) => (Self::ByAggregate, on_failed),
+        }
+    }
 }
 
 /// The relay's settings, and the file that it touches.
 pub(super) fn lower(mut section: Section<'_>, source: SourceKind) -> (RelaySettings, Option<PathBuf>) {
     let default = source.usual_relay();
     let adopted = source == SourceKind::DjangoCeleryOutbox;
-    if section.choose("order", &ORDER) == Some(Order::Aggregate) {
-        section.problem("order", r#"is "aggregate", which this version does not have yet; write "none""#);
-    }
+    let order = lower_order(&mut section, adopted);
     let (cleanup_every, retention) = lower_cleanup(section.section("cleanup"), &default);
     let poll_interval = section.take_checked("poll_interval", some_time).unwrap_or(default.poll_interval);
     let settings = RelaySettings {
@@ -40,6 +49,7 @@ pub(super) fn lower(mut section: Section<'_>, source: SourceKind) -> (RelaySetti
         shutdown_timeout: section.take("shutdown_timeout").unwrap_or(default.shutdown_timeout),
         on_delivered: section.choose("on_delivered", &ON_DELIVERED).unwrap_or(default.on_delivered),
         unrouted: section.choose("unrouted", &UNROUTED).unwrap_or(default.unrouted),
+        order,
         retry: lower_retry(section.section("retry"), default.retry, adopted),
         cleanup_every,
         retention,
@@ -50,6 +60,20 @@ pub(super) fn lower(mut section: Section<'_>, source: SourceKind) -> (RelaySetti
     let liveness_file = section.take("liveness_file").map(|path: String| PathBuf::from(path));
     section.finish();
     (settings, liveness_file)
+}
+
+fn lower_order(section: &mut Section<'_>, adopted: bool) -> Order {
+    let ordered = section.choose("order", &ORDER).unwrap_or(Ordered::No);
+    let on_failed = section.choose("order_on_failed", &ON_FAILED).unwrap_or_default();
+    match ordered {
+        Ordered::No => Order::None,
+        Ordered::ByAggregate if adopted => {
+            let why = r#"is "aggregate", but the tasks of django-celery-outbox have no aggregates; write "none""#;
+            section.problem("order", why);
+            Order::None
+        }
+        Ordered::ByAggregate => Order::Aggregate(on_failed),
+    }
 }
 
 /// With a cap below its base django-celery-outbox always waits as long as the cap says, and so may we on its tables.

@@ -9,7 +9,7 @@ use toml::Value;
 
 use super::Settings;
 use super::destination::{CeleryKeys, DestinationSettings, FORMATS, HttpKeys, KINDS, QUEUE_TYPES, Target};
-use super::relay::{ON_DELIVERED, UNROUTED};
+use super::relay::{ON_DELIVERED, ON_FAILED, ORDER, Ordered, UNROUTED};
 use super::secret::SecretRef;
 use super::source::KINDS as SOURCES;
 
@@ -94,6 +94,7 @@ impl Settings {
             ("failed_after", duration(relay.retention.failed_after)),
             ("batch", number(relay.retention.batch)),
         ];
+        let (ordered, on_failed) = Ordered::of(relay.order);
         let mut keys = vec![
             ("batch_size", number(relay.batch_size)),
             ("concurrency", number(relay.concurrency)),
@@ -101,7 +102,8 @@ impl Settings {
             ("lease", duration(relay.lease)),
             ("shutdown_timeout", duration(relay.shutdown_timeout)),
             ("on_delivered", chosen(&ON_DELIVERED, relay.on_delivered)),
-            ("order", text("none")),
+            ("order", chosen(&ORDER, ordered)),
+            ("order_on_failed", chosen(&ON_FAILED, on_failed)),
             ("unrouted", chosen(&UNROUTED, relay.unrouted)),
             ("retry", table(retry)),
             ("cleanup", table(cleanup)),

@@ -122,12 +122,26 @@ fn an_unknown_key_is_named_with_its_place_and_the_nearest() {
 
 #[test]
 fn all_problems_are_told_at_once() {
-    let problem = refusal("[relay]\nbatch_size = 0\nlease = 5\non_delivered = \"kepp\"\norder = \"aggregate\"");
+    let problem = refusal("[relay]\nbatch_size = 0\nlease = 5\non_delivered = \"kepp\"\norder = \"agregate\"");
     assert!(problem.starts_with("the configuration has 4 problems:"), "{problem}");
     assert!(problem.contains("relay.batch_size is 0, but must be at least 1"), "{problem}");
     assert!(problem.contains("relay.lease is of type integer, but must be a duration"), "{problem}");
     assert!(problem.contains("relay.on_delivered is \"kepp\", which is not a choice; did you mean keep?"), "{problem}");
-    assert!(problem.contains("relay.order is \"aggregate\", which this version does not have yet"), "{problem}");
+    assert!(
+        problem.contains("relay.order is \"agregate\", which is not a choice; did you mean aggregate?"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn the_order_of_aggregates_is_kept_when_asked_for() {
+    use pillarbox::{OnFailed, Order};
+    let order = |text: &str| parse(&format!("[relay]\n{text}")).unwrap().relay.order;
+    assert_eq!(order(""), Order::None);
+    assert_eq!(order("order = \"aggregate\""), Order::Aggregate(OnFailed::Block));
+    assert_eq!(order("order = \"aggregate\"\norder_on_failed = \"skip\""), Order::Aggregate(OnFailed::Skip));
+    let problem = refusal("[source]\nkind = \"django-celery-outbox\"\n[relay]\norder = \"aggregate\"");
+    assert!(problem.contains("relay.order is \"aggregate\", but the tasks of django-celery-outbox"), "{problem}");
 }
 
 #[test]

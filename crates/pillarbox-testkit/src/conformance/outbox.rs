@@ -54,7 +54,7 @@ pub trait Outbox: Send + Sync {
 pub const LEASE: Duration = Duration::from_secs(300);
 
 /// Everything that is due, for long.
-pub const ASK: Ask = Ask { limit: 1000, bytes: usize::MAX, lease: LEASE };
+pub const ASK: Ask = Ask::new(1000, usize::MAX, LEASE);
 
 /// Where the checks send to.
 pub const PLACE: &str = "runner";

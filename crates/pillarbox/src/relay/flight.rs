@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::Engine;
 use super::load::{Permit, lock};
+use super::order::Turn;
 use super::settler::Settling;
 use crate::delivery::{Answer, Delivery, judge};
 use crate::event::StoredEvent;
@@ -23,6 +24,7 @@ pub(super) struct Flight {
 struct State {
     claimed: Option<Claimed>,
     permit: Option<Permit>,
+    turn: Option<Turn>,
     answers: Vec<(String, Answer)>,
     open: usize,
 }
@@ -35,7 +37,13 @@ pub(super) struct Job {
 
 impl Flight {
     /// The jobs of a claimed event, one for each of its destinations that is due; none means that it is judged already.
-    pub(super) fn start(engine: &Engine, claimed: Claimed, destinations: &[String], permit: Permit) -> Vec<Job> {
+    pub(super) fn start(
+        engine: &Engine,
+        claimed: Claimed,
+        destinations: &[String],
+        permit: Permit,
+        turn: Option<Turn>,
+    ) -> Vec<Job> {
         let kept = !claimed.deliveries().is_empty();
         let attempts = if destinations.len() == 1 { claimed.event().attempts } else { 0 };
         let before = if kept {
@@ -46,7 +54,7 @@ impl Flight {
         let due: Vec<String> =
             before.iter().filter(|delivery| delivery.is_due()).map(|delivery| delivery.destination.clone()).collect();
         let event = Arc::clone(claimed.event());
-        let state = State { claimed: Some(claimed), permit: Some(permit), answers: Vec::new(), open: due.len() };
+        let state = State { claimed: Some(claimed), permit: Some(permit), turn, answers: Vec::new(), open: due.len() };
         let flight = Arc::new(Self { event, before, kept, state: Mutex::new(state) });
         if due.is_empty() {
             flight.land(engine);
@@ -56,21 +64,25 @@ impl Flight {
 
     /// All answers are there: judge, and pass on to the settler.
     fn land(&self, engine: &Engine) {
-        let (claimed, permit, answers) = {
+        let (claimed, permit, turn, answers) = {
             let mut state = lock(&self.state);
-            (state.claimed.take(), state.permit.take(), std::mem::take(&mut state.answers))
+            (state.claimed.take(), state.permit.take(), state.turn.take(), std::mem::take(&mut state.answers))
         };
         if let Some(claimed) = claimed {
             let policy = &engine.settings.retry;
             let verdict =
                 judge(&self.before, self.kept, &answers, policy, self.event.max_attempts, rand::random::<f64>());
+            let ended = turn.map(|turn| (turn, verdict.change.clone()));
             engine.settler.settle(Settling { settlement: claimed.settle(verdict), permit });
+            if let Some((turn, change)) = ended {
+                turn.ended(&change);
+            }
         }
     }
 }
 
 impl Job {
-    pub(super) fn event(&self) -> &StoredEvent {
+    pub(super) fn event(&self) -> &Arc<StoredEvent> {
         &self.flight.event
     }
 

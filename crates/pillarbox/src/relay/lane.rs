@@ -296,6 +296,7 @@ impl Lane {
                 let (shared_engine, lane) = (Arc::clone(engine), Arc::clone(self));
                 if engine.is_probing() && !job.is_shared() {
                     job.reload(engine.probes.admit(0));
+                    engine.give_back_followers_of(job.event());
                     tokio::spawn(probe::probe(shared_engine, lane, job, opening));
                 } else {
                     job.answer(engine, parked(Some(took)));

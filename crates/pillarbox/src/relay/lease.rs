@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::flight::Job;
+use super::order::Sequence;
 use super::{Engine, Phase};
 use crate::delivery::Answer;
 use crate::sink::SendError;
@@ -40,6 +41,9 @@ impl Engine {
     pub(super) async fn keep_leases(&self) {
         let lease = self.settings.lease;
         while !self.rest_unless(Phase::Stopping, lease / 8).await {
+            if let Some(sequence) = &self.sequence {
+                self.keep_leases_of(sequence).await;
+            }
             for lane in self.lanes.values() {
                 let waning = lane.waning(lease / 2);
                 if waning.is_empty() {
@@ -51,6 +55,20 @@ impl Engine {
                     Err(error) => tracing::warn!(%error, "leases could not be renewed"),
                 }
             }
+        }
+    }
+
+    /// The same for those that wait behind others of their aggregates.
+    async fn keep_leases_of(&self, sequence: &Sequence) {
+        let lease = self.settings.lease;
+        let waning = sequence.waning(lease / 2);
+        if waning.is_empty() {
+            return;
+        }
+        let until = Instant::now() + lease;
+        match self.store.renew(&waning, lease).await {
+            Ok(renewed) => sequence.renewed(&renewed.into_iter().collect(), until),
+            Err(error) => tracing::warn!(%error, "leases could not be renewed"),
         }
     }
 

@@ -67,6 +67,7 @@ struct Unfinished<'a>(&'a Engine);
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         self.0.phase.send_replace(Phase::Aborting);
+        self.0.give_back_followers();
         self.0.lanes.values().for_each(|lane| lane.release(self.0));
         self.0.waker.retire();
         self.0.probing.store(false, Ordering::Relaxed);
@@ -175,9 +176,17 @@ impl Engine {
         }
     }
 
-    /// One slow destination does not stop the others: what waits for it goes back to the table.
+    /// One slow destination does not stop the others: what waits for it goes back to the table. Neither does one slow
+    /// aggregate.
     fn make_room(&self) {
-        if self.lanes.len() < 2 || !self.settler.is_working() {
+        if !self.settler.is_working() {
+            return;
+        }
+        let followers = self.give_back_followers();
+        if followers > 0 {
+            tracing::info!(events = followers, "events that wait for others of their aggregates are given back");
+        }
+        if self.lanes.len() < 2 {
             return;
         }
         if let Some(longest) = self.lanes.values().max_by_key(|lane| lane.queued()) {
@@ -212,6 +221,7 @@ impl Engine {
 
     /// Nothing new is begun; what is under way may finish, then it is given back.
     async fn finish(&self) {
+        self.give_back_followers();
         self.lanes.values().for_each(|lane| lane.release(self));
         let in_flight = self.load.now().events;
         if in_flight > 0 {

@@ -13,7 +13,7 @@ use crate::observe::{Observer, Observers};
 use crate::retry::RetryPolicy;
 use crate::route::{Pattern, Route, Routes};
 use crate::sink::{Handler, Message, SendError, Sink};
-use crate::store::{Retention, Store};
+use crate::store::{Order, Retention, Store};
 
 /// What becomes of a delivered event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,6 +56,8 @@ pub struct RelaySettings {
     pub on_delivered: OnDelivered,
     /// Park or discard.
     pub unrouted: Unrouted,
+    /// Whether the events of one aggregate are sent one after another.
+    pub order: Order,
     /// When failed deliveries are tried again.
     pub retry: RetryPolicy,
     /// When a destination counts as down.
@@ -80,6 +82,7 @@ impl Default for RelaySettings {
             shutdown_timeout: Duration::from_secs(30),
             on_delivered: OnDelivered::default(),
             unrouted: Unrouted::default(),
+            order: Order::default(),
             retry: RetryPolicy::default(),
             breaker: BreakerSettings::default(),
             cleanup_every: Some(Duration::from_secs(6 * 3600)),
@@ -205,6 +208,10 @@ impl RelayBuilder {
     /// Says what does not fit together and what to do.
     pub fn build(self) -> Result<Relay, BuildError> {
         check_settings(&self.settings)?;
+        if self.settings.order != Order::None && !self.store.can_order() {
+            let why = "the store cannot keep the order of an aggregate; write \"none\"";
+            return Err(BuildError::BadSetting { setting: "relay.order", value: "\"aggregate\"".to_owned(), why });
+        }
         let mut lanes = BTreeMap::new();
         for destination in self.destinations {
             check_destination(&destination, &self.settings)?;

@@ -143,6 +143,10 @@ impl Engine {
             self.tell_settled(settlement.event(), settlement.verdict());
         }
         drop(permits);
+        if self.sequence.is_some() {
+            // What had to wait for these may be due.
+            self.waker.wake();
+        }
     }
 
     /// The observers hear what stands in the table now, and the log what waits for people.

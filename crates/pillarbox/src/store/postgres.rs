@@ -14,8 +14,9 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::row::killed_its_relays;
+use super::walk::SharedWalk;
 use super::{
-    Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, Retention,
+    Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, Order, Retention,
     Settlement, Store, Swept, Ticket, WakeUp,
 };
 use crate::error::StoreError;
@@ -23,6 +24,7 @@ use crate::relay::wake::Waker;
 
 mod inspect;
 mod listen;
+mod ordered;
 pub(super) mod pinned;
 mod read;
 mod schema;
@@ -36,6 +38,7 @@ pub struct PostgresStore {
     pool: Pinned,
     schema: Schema,
     give_back: mpsc::UnboundedSender<Ticket>,
+    walk: SharedWalk<ordered::Place>,
 }
 
 /// A validated schema's name: the one thing that is ever put into a statement's text.
@@ -104,7 +107,7 @@ impl PostgresStore {
         let pool = Pinned::new(pool);
         let (give_back, dropped) = mpsc::unbounded_channel();
         tokio::spawn(give_back_dropped(pool.clone(), schema.clone(), dropped));
-        Ok(Self { pool, schema, give_back })
+        Ok(Self { pool, schema, give_back, walk: SharedWalk::default() })
     }
 
     /// The pool, for transactions to emit in.
@@ -170,7 +173,14 @@ impl Store for PostgresStore {
         self.check_schema().await
     }
 
+    fn can_order(&self) -> bool {
+        true
+    }
+
     async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
+        if let Order::Aggregate(on_failed) = ask.order {
+            return self.claim_ordered(ask, on_failed).await;
+        }
         let token = Uuid::new_v4();
         let until = Instant::now() + ask.lease;
         let rows = self

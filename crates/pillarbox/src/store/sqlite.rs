@@ -9,21 +9,24 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use serde_json::json;
-use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, Sqlite, Transaction};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::row::killed_its_relays;
+use super::walk::SharedWalk;
 use super::{
-    Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, Retention,
+    Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, Order, Retention,
     Settlement, Store, Swept, Ticket, WakeUp,
 };
+use crate::delivery::Delivery;
 use crate::error::StoreError;
 use crate::event::StoredEvent;
 use crate::relay::wake::Waker;
 
 mod inspect;
+mod ordered;
 mod read;
 mod schema;
 mod settle;
@@ -37,6 +40,7 @@ pub struct SqliteStore {
     /// What people do: on disk when it answers.
     durable: SqlitePool,
     give_back: mpsc::UnboundedSender<Ticket>,
+    walk: SharedWalk<ordered::Place>,
 }
 
 /// How long a statement waits for another process that writes.
@@ -60,7 +64,7 @@ impl SqliteStore {
         let durable = connect(4, options.synchronous(SqliteSynchronous::Full)).await?;
         let (give_back, dropped) = mpsc::unbounded_channel();
         tokio::spawn(give_back_dropped(relaxed.clone(), dropped));
-        Ok(Self { relaxed, durable, give_back })
+        Ok(Self { relaxed, durable, give_back, walk: SharedWalk::default() })
     }
 
     /// The pool, for transactions to emit in.
@@ -116,13 +120,37 @@ fn limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
+/// Claim, second half: the lease.
+async fn lease(
+    mut tx: Transaction<'_, Sqlite>,
+    events: &[(StoredEvent, Vec<Delivery>)],
+    ask: Ask,
+    token: Uuid,
+) -> Result<(), sqlx::Error> {
+    let ids: Vec<Uuid> = events.iter().map(|(event, _)| event.id).collect();
+    sqlx::query(include_str!("../../sql/sqlite/claim.sql"))
+        .bind(json!(ids).to_string())
+        .bind(ask.lease.as_secs_f64())
+        .bind(token.hyphenated())
+        .execute(&mut *tx)
+        .await?;
+    tx.commit().await
+}
+
 #[async_trait]
 impl Store for SqliteStore {
     async fn check(&self) -> Result<(), StoreError> {
         self.check_schema().await
     }
 
+    fn can_order(&self) -> bool {
+        true
+    }
+
     async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
+        if let Order::Aggregate(on_failed) = ask.order {
+            return self.claim_ordered(ask, on_failed).await;
+        }
         let token = Uuid::new_v4();
         let until = Instant::now() + ask.lease;
         let events = self.claim_due(ask, token).await?;
@@ -238,11 +266,7 @@ impl Store for SqliteStore {
 }
 
 impl SqliteStore {
-    async fn claim_due(
-        &self,
-        ask: Ask,
-        token: Uuid,
-    ) -> Result<Vec<(StoredEvent, Vec<crate::delivery::Delivery>)>, StoreError> {
+    async fn claim_due(&self, ask: Ask, token: Uuid) -> Result<Vec<(StoredEvent, Vec<Delivery>)>, StoreError> {
         let doing = "claiming events";
         let mut tx = self.relaxed.begin_with("BEGIN IMMEDIATE").await.map_err(database(doing))?;
         let rows = sqlx::query(include_str!("../../sql/sqlite/claim_due.sql"))
@@ -257,15 +281,7 @@ impl SqliteStore {
         if events.is_empty() {
             return Ok(events);
         }
-        let ids: Vec<Uuid> = events.iter().map(|(event, _)| event.id).collect();
-        sqlx::query(include_str!("../../sql/sqlite/claim.sql"))
-            .bind(json!(ids).to_string())
-            .bind(ask.lease.as_secs_f64())
-            .bind(token.hyphenated())
-            .execute(&mut *tx)
-            .await
-            .map_err(database(doing))?;
-        tx.commit().await.map_err(database(doing))?;
+        lease(tx, &events, ask, token).await.map_err(database(doing))?;
         Ok(events)
     }
 

@@ -128,7 +128,7 @@ impl<D: Driver> Fixture<D> {
 
     /// What a relay would get now.
     pub(crate) async fn claim(&self) -> Vec<Arc<StoredEvent>> {
-        let ask = Ask { limit: 100, bytes: 1 << 20, lease: Duration::from_secs(300) };
+        let ask = Ask::new(100, 1 << 20, Duration::from_secs(300));
         self.store.claim(ask).await.unwrap().iter().map(|claimed| Arc::clone(claimed.event())).collect()
     }
 

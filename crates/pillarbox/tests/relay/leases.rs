@@ -22,7 +22,7 @@ async fn a_long_handler_keeps_its_event() {
         wait_until("it is inside", PATIENCE, async || gate.inside.load(Ordering::SeqCst) == 1).await;
         let began = std::time::Instant::now();
         wait_until("its lease would have run out three times", PATIENCE, async || {
-            let ask = Ask { limit: 1, bytes: 1, lease };
+            let ask = Ask::new(1, 1, lease);
             assert!(outbox.store.claim(ask).await.unwrap().is_empty(), "nobody else gets it");
             began.elapsed() > 3 * lease
         })
@@ -48,7 +48,7 @@ async fn what_waits_in_the_queue_of_a_slow_destination_stays_ours_and_loses_noth
         wait_until("one is inside", PATIENCE, async || gate.inside.load(Ordering::SeqCst) == 1).await;
         let began = std::time::Instant::now();
         wait_until("its lease would have run out three times", PATIENCE, async || {
-            let ask = Ask { limit: 10, bytes: usize::MAX, lease };
+            let ask = Ask::new(10, usize::MAX, lease);
             assert!(outbox.store.claim(ask).await.unwrap().is_empty(), "nobody else gets them");
             began.elapsed() > 3 * lease
         })
@@ -65,7 +65,7 @@ async fn an_event_that_may_kill_relays_is_sent_while_nothing_else_is() {
     let outbox = Outbox::new().await;
     outbox.emit("suspect", 3).await;
     for _ in 0..2 {
-        let claim = outbox.store.claim(Ask { limit: 10, bytes: usize::MAX, lease: Duration::ZERO }).await.unwrap();
+        let claim = outbox.store.claim(Ask::new(10, usize::MAX, Duration::ZERO)).await.unwrap();
         assert_eq!(claim.len(), 3);
         std::mem::forget(claim);
     }
@@ -96,10 +96,10 @@ async fn an_event_that_waits_to_be_sent_alone_does_not_keep_the_relay_from_stopp
     let relay = outbox.relay().settings(settings).destination(destination).route(all_to("a")).build().unwrap();
     let suspect = outbox.emit("suspect", 1).await[0];
     for _ in 0..2 {
-        let claim = outbox.store.claim(Ask { limit: 10, bytes: usize::MAX, lease: Duration::ZERO }).await.unwrap();
+        let claim = outbox.store.claim(Ask::new(10, usize::MAX, Duration::ZERO)).await.unwrap();
         std::mem::forget(claim);
     }
-    let answer = outbox.store.claim(Ask { limit: 10, bytes: usize::MAX, lease: PATIENCE }).await.unwrap();
+    let answer = outbox.store.claim(Ask::new(10, usize::MAX, PATIENCE)).await.unwrap();
     outbox.emit("order.placed", 1).await;
     while_running(&relay, async {
         wait_until("one is inside", PATIENCE, async || gate.inside.load(Ordering::SeqCst) == 1).await;

@@ -6,6 +6,7 @@ mod adopted;
 mod fixture;
 mod leases;
 mod observing;
+mod order;
 mod outages;
 mod passes;
 mod pooler;

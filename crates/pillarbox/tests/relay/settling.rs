@@ -43,6 +43,9 @@ impl Store for Flaky {
     async fn check(&self) -> Result<(), StoreError> {
         self.store.check().await
     }
+    fn can_order(&self) -> bool {
+        self.store.can_order()
+    }
     async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
         self.claims.fetch_add(1, Ordering::SeqCst);
         self.answers("claim").await;

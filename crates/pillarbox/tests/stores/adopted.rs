@@ -14,7 +14,7 @@ mod settling;
 mod upkeep;
 
 const STALE: Duration = Duration::from_secs(300);
-const ASK: Ask = Ask { limit: 100, bytes: 1 << 20, lease: STALE };
+const ASK: Ask = Ask::new(100, 1 << 20, STALE);
 /// Claims are stale the moment they are made.
 const DEAD: Ask = Ask { lease: Duration::ZERO, ..ASK };
 

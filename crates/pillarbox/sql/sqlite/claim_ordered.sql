@@ -1,0 +1,69 @@
+-- Claim with order = "aggregate", first half: an event only after all earlier ones of its aggregate, or together with
+-- them. ?1 limit, ?2 bytes, ?3 losses before an event goes alone, ?4 losses before it is failed, ?5 whether a failed event
+-- blocks its aggregate, ?6 how many due events are looked at, ?7 and ?8 after which one.
+WITH clock AS MATERIALIZED (
+    SELECT strftime('%Y-%m-%dT%H:%M:%fZ', 'now') AS now
+), seen AS MATERIALIZED (
+    SELECT aggregate_type, aggregate_id, seq, next_attempt_at
+    FROM outbox_event
+    WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= (SELECT now FROM clock)
+      AND (next_attempt_at, seq) > (?7, ?8)
+      AND claims + (claimed_by IS NOT NULL) < ?4
+    ORDER BY next_attempt_at, seq
+    LIMIT ?6
+), lined AS MATERIALIZED (
+    SELECT seen.*, row_number() OVER aggregate AS nth, max(next_attempt_at) OVER aggregate AS turn,
+           max(seq) OVER (PARTITION BY aggregate_type, aggregate_id) AS last
+    FROM seen
+    WINDOW aggregate AS (PARTITION BY aggregate_type, aggregate_id ORDER BY seq)
+), walled AS MATERIALIZED (
+    -- The wall: the first event of the aggregate that must be sent first and is not among those seen.
+    SELECT lined.*,
+           CASE nth WHEN 1 THEN
+               (SELECT event.seq FROM outbox_event AS event
+                WHERE event.aggregate_type = lined.aggregate_type AND event.aggregate_id = lined.aggregate_id
+                  AND event.seq < lined.last AND event.status <> 'delivered'
+                  AND CASE event.status
+                      WHEN 'failed' THEN ?5
+                      -- One that was emitted for later and never tried blocks nobody.
+                      ELSE NOT (event.next_attempt_at > (SELECT now FROM clock) AND event.attempts = 0
+                                AND event.claims = 0 AND event.claimed_by IS NULL AND event.parked_on IS NULL
+                                AND event.error_message = '')
+                      END
+                  AND event.seq NOT IN (SELECT seq FROM seen)
+                ORDER BY event.seq
+                LIMIT 1)
+           END AS wall
+    FROM lined
+), free AS MATERIALIZED (
+    -- An event's turn is not before that of those it follows: any beginning of this line is a beginning of each aggregate.
+    SELECT seq, turn
+    FROM (SELECT walled.*, max(wall) OVER (PARTITION BY aggregate_type, aggregate_id) AS first_wall FROM walled)
+    WHERE first_wall IS NULL OR seq < first_wall
+    ORDER BY turn, seq
+    LIMIT ?1
+), placed AS (
+    SELECT event.*, turn, event.claims + (event.claimed_by IS NOT NULL) AS losses, row_number() OVER line AS place,
+           sum(octet_length(payload)) OVER line - octet_length(payload) AS bytes_before,
+           count(*) FILTER (WHERE event.claims + (event.claimed_by IS NOT NULL) >= ?3) OVER line AS suspects
+    FROM free CROSS JOIN outbox_event AS event ON event.seq = free.seq
+    WINDOW line AS (ORDER BY turn, free.seq ROWS UNBOUNDED PRECEDING)
+), picked AS (
+    -- A suspect at the front is claimed alone; otherwise everything before the first suspect.
+    SELECT id, seq, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key, attempts, max_attempts,
+           losses AS claims, created_at, turn,
+           (SELECT json_group_array(json_object(
+                       'destination', destination, 'status', status, 'attempts', attempts, 'error', error,
+                       'due_in', max(0, (coalesce(julianday(next_attempt_at), 0) - julianday('now')) * 86400.0)))
+            FROM outbox_delivery WHERE event_id = placed.id) AS deliveries
+    FROM placed
+    WHERE place = 1 OR (suspects = 0 AND bytes_before < ?2)
+), page AS (
+    -- How many were looked at, how many of them are not blocked, and up to where: also when none was taken.
+    SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM free) AS free,
+           (SELECT next_attempt_at FROM seen ORDER BY next_attempt_at DESC, seq DESC LIMIT 1) AS seen_until,
+           (SELECT seq FROM seen ORDER BY next_attempt_at DESC, seq DESC LIMIT 1) AS seen_seq
+)
+SELECT picked.*, page.seen, page.free, page.seen_until, page.seen_seq
+FROM page LEFT JOIN picked ON true
+ORDER BY picked.turn, picked.seq

@@ -1,0 +1,328 @@
+//! Order: the events of one aggregate that this relay has are sent one after another. The first goes, the others wait
+//! behind it; when it is delivered the next one goes, and when it is not, they are given back.
+//!
+//! [`Lines`] is the pure core: it knows no engine and no clock. That no other relay sends an event of the aggregate
+//! meanwhile is the store's promise: see `claim_ordered.sql`.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use super::load::{Permit, lock};
+use super::settler::Settling;
+use super::{Engine, Phase};
+use crate::delivery::{Change, Verdict};
+use crate::event::StoredEvent;
+use crate::store::{Claimed, OnFailed, Order, Ticket};
+
+/// The lines of a relay that keeps the order of aggregates.
+pub(super) struct Sequence {
+    on_failed: OnFailed,
+    engine: Weak<Engine>,
+    lines: Mutex<Lines<Aggregate, Waiting>>,
+}
+
+/// An event that waits behind another one of its aggregate.
+struct Waiting {
+    claimed: Claimed,
+    permit: Permit,
+}
+
+/// The aggregate of an event, told by one of its events.
+#[derive(Debug, Clone)]
+struct Aggregate(Arc<StoredEvent>);
+
+impl PartialEq for Aggregate {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.aggregate_id == other.0.aggregate_id && self.0.aggregate_type == other.0.aggregate_type
+    }
+}
+
+impl Eq for Aggregate {}
+
+impl Hash for Aggregate {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.aggregate_id.hash(state);
+        self.0.aggregate_type.hash(state);
+    }
+}
+
+/// An event's turn in the line of its aggregate: whoever has it says how it ended. One that is dropped has ended badly.
+pub(super) struct Turn {
+    engine: Weak<Engine>,
+    aggregate: Option<Aggregate>,
+}
+
+impl Turn {
+    pub(super) fn ended(mut self, change: &Change) {
+        if let (Some(engine), Some(aggregate)) = (self.engine.upgrade(), self.aggregate.take()) {
+            engine.turn_ended(&aggregate, Some(change));
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let (Some(engine), Some(aggregate)) = (self.engine.upgrade(), self.aggregate.take()) {
+            engine.turn_ended(&aggregate, None);
+        }
+    }
+}
+
+impl Sequence {
+    /// `None` for a relay that keeps no order.
+    pub(super) fn of(order: Order, engine: &Weak<Engine>) -> Option<Self> {
+        match order {
+            Order::None => None,
+            Order::Aggregate(on_failed) => {
+                Some(Self { on_failed, engine: Weak::clone(engine), lines: Mutex::default() })
+            }
+        }
+    }
+
+    fn turn(&self, aggregate: &Aggregate) -> Turn {
+        Turn { engine: Weak::clone(&self.engine), aggregate: Some(aggregate.clone()) }
+    }
+
+    /// Whether those behind an event may follow it.
+    fn outcome(&self, change: Option<&Change>) -> Outcome {
+        match change {
+            Some(Change::Deliver) => Outcome::Next,
+            Some(Change::Fail { .. }) if self.on_failed == OnFailed::Skip => Outcome::Next,
+            _ => Outcome::Broken,
+        }
+    }
+
+    /// The leases of those that wait that would run out before long.
+    pub(super) fn waning(&self, left: Duration) -> Vec<Ticket> {
+        let lines = lock(&self.lines);
+        lines
+            .waiting()
+            .filter(|waiting| waiting.claimed.left() < left)
+            .map(|waiting| waiting.claimed.ticket())
+            .collect()
+    }
+
+    /// Leases of those that wait were renewed until then.
+    pub(super) fn renewed(&self, tickets: &HashSet<Ticket>, until: Instant) {
+        let mut lines = lock(&self.lines);
+        let renewed = lines.waiting_mut().filter(|waiting| tickets.contains(&waiting.claimed.ticket()));
+        renewed.for_each(|waiting| waiting.claimed.renewed(until));
+    }
+}
+
+impl Engine {
+    /// Sends an event when it is its turn.
+    pub(super) fn enter(self: &Arc<Self>, sequence: &Sequence, claimed: Claimed, permit: Permit) {
+        let aggregate = Aggregate(Arc::clone(claimed.event()));
+        let first = lock(&sequence.lines).enter(aggregate.clone(), Waiting { claimed, permit });
+        if let Some(first) = first {
+            self.follow(sequence, &aggregate, Step::Start(first));
+        }
+    }
+
+    fn turn_ended(self: &Arc<Self>, aggregate: &Aggregate, change: Option<&Change>) {
+        let Some(sequence) = &self.sequence else { return };
+        let stops = *self.phase.borrow() >= Phase::Stopping;
+        let outcome = if stops { Outcome::Broken } else { sequence.outcome(change) };
+        let step = lock(&sequence.lines).ended(aggregate, outcome);
+        self.follow(sequence, aggregate, step);
+    }
+
+    /// A loop and no recursion: an event whose turn ends while it is being started does not start the next one itself.
+    fn follow(self: &Arc<Self>, sequence: &Sequence, aggregate: &Aggregate, mut step: Step<Waiting>) {
+        loop {
+            step = match step {
+                Step::Start(Waiting { claimed, permit }) => {
+                    self.start(claimed, permit, Some(sequence.turn(aggregate)));
+                    lock(&sequence.lines).started(aggregate)
+                }
+                Step::GiveBack(waiting) => return self.give_back_waiting(waiting),
+                Step::Nothing => return,
+            }
+        }
+    }
+
+    fn give_back_waiting(&self, waiting: impl IntoIterator<Item = Waiting>) {
+        for Waiting { claimed, permit } in waiting {
+            let verdict = Verdict::of(Change::Release { after: Duration::ZERO }, claimed.event().attempts);
+            self.settler.settle(Settling { settlement: claimed.settle(verdict), permit: Some(permit) });
+        }
+    }
+
+    /// Gives back all that wait behind others: the relay stops, or others need the room. Answers how many.
+    pub(super) fn give_back_followers(&self) -> usize {
+        let Some(sequence) = &self.sequence else { return 0 };
+        let waiting = lock(&sequence.lines).take_all();
+        let count = waiting.len();
+        self.give_back_waiting(waiting);
+        count
+    }
+
+    /// Gives back those that wait behind this event, because it will be under way for long.
+    pub(super) fn give_back_followers_of(&self, event: &Arc<StoredEvent>) {
+        if let Some(sequence) = &self.sequence {
+            let waiting = lock(&sequence.lines).take(&Aggregate(Arc::clone(event)));
+            self.give_back_waiting(waiting);
+        }
+    }
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// The next may follow.
+    Next,
+    /// Those behind it must not be sent now.
+    Broken,
+}
+
+/// What is to be done next in a line.
+#[derive(Debug, PartialEq, Eq)]
+enum Step<T> {
+    /// It is this one's turn. [`Lines::started`] must be told when it is under way.
+    Start(T),
+    GiveBack(VecDeque<T>),
+    Nothing,
+}
+
+/// A line for each aggregate that has an event under way.
+#[derive(Debug)]
+struct Lines<K, T>(HashMap<K, Line<T>>);
+
+#[derive(Debug)]
+struct Line<T> {
+    waiting: VecDeque<T>,
+    /// The one whose turn it is is being started: whoever does that goes on if its turn ends before it is done.
+    starting: bool,
+    ended: Option<Outcome>,
+}
+
+impl<K, T> Default for Lines<K, T> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: Hash + Eq, T> Lines<K, T> {
+    /// The item, if it is its turn at once.
+    fn enter(&mut self, key: K, item: T) -> Option<T> {
+        if let Some(line) = self.0.get_mut(&key) {
+            line.waiting.push_back(item);
+            return None;
+        }
+        self.0.insert(key, Line { waiting: VecDeque::new(), starting: true, ended: None });
+        Some(item)
+    }
+
+    fn started(&mut self, key: &K) -> Step<T> {
+        let Some(line) = self.0.get_mut(key) else { return Step::Nothing };
+        line.starting = false;
+        match line.ended.take() {
+            Some(outcome) => self.ended(key, outcome),
+            None => Step::Nothing,
+        }
+    }
+
+    fn ended(&mut self, key: &K, outcome: Outcome) -> Step<T> {
+        let Some(line) = self.0.get_mut(key) else { return Step::Nothing };
+        if line.starting {
+            line.ended = Some(outcome);
+            return Step::Nothing;
+        }
+        if outcome == Outcome::Next
+            && let Some(next) = line.waiting.pop_front()
+        {
+            line.starting = true;
+            return Step::Start(next);
+        }
+        match self.0.remove(key) {
+            Some(line) if !line.waiting.is_empty() => Step::GiveBack(line.waiting),
+            _ => Step::Nothing,
+        }
+    }
+
+    /// All that wait in this line.
+    fn take(&mut self, key: &K) -> VecDeque<T> {
+        self.0.get_mut(key).map(|line| std::mem::take(&mut line.waiting)).unwrap_or_default()
+    }
+
+    /// All that wait in any line.
+    fn take_all(&mut self) -> Vec<T> {
+        self.0.values_mut().flat_map(|line| std::mem::take(&mut line.waiting)).collect()
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = &T> {
+        self.0.values().flat_map(|line| &line.waiting)
+    }
+
+    fn waiting_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.0.values_mut().flat_map(|line| &mut line.waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line of one aggregate in which the first is under way and so many wait.
+    fn line(waiting: u32) -> Lines<&'static str, u32> {
+        let mut lines = Lines::default();
+        assert_eq!(lines.enter("a", 0), Some(0));
+        for item in 1..=waiting {
+            assert_eq!(lines.enter("a", item), None);
+        }
+        assert_eq!(lines.started(&"a"), Step::Nothing);
+        lines
+    }
+
+    #[test]
+    fn each_goes_when_the_one_before_it_is_delivered() {
+        let mut lines = line(2);
+        for item in 1..=2 {
+            assert_eq!(lines.ended(&"a", Outcome::Next), Step::Start(item));
+            assert_eq!(lines.started(&"a"), Step::Nothing);
+        }
+        assert_eq!(lines.ended(&"a", Outcome::Next), Step::Nothing);
+        assert!(lines.0.is_empty(), "nothing is kept of an aggregate that has nothing under way");
+    }
+
+    #[test]
+    fn all_behind_one_that_is_not_delivered_are_given_back() {
+        let mut lines = line(3);
+        assert_eq!(lines.ended(&"a", Outcome::Next), Step::Start(1));
+        assert_eq!(lines.started(&"a"), Step::Nothing);
+        assert_eq!(lines.ended(&"a", Outcome::Broken), Step::GiveBack([2, 3].into()));
+        assert_eq!(lines.enter("a", 4), Some(4), "the next claim begins anew");
+    }
+
+    #[test]
+    fn aggregates_do_not_wait_for_each_other() {
+        let mut lines = line(1);
+        assert_eq!(lines.enter("b", 7), Some(7));
+        assert_eq!(lines.started(&"b"), Step::Nothing);
+        assert_eq!(lines.ended(&"b", Outcome::Broken), Step::Nothing);
+        assert_eq!(lines.ended(&"a", Outcome::Next), Step::Start(1));
+    }
+
+    #[test]
+    fn what_ends_while_it_is_started_is_followed_by_whoever_starts_it() {
+        let mut lines = line(2);
+        assert_eq!(lines.ended(&"a", Outcome::Next), Step::Start(1));
+        assert_eq!(lines.ended(&"a", Outcome::Next), Step::Nothing);
+        assert_eq!(lines.started(&"a"), Step::Start(2));
+        assert_eq!(lines.ended(&"a", Outcome::Broken), Step::Nothing);
+        assert_eq!(lines.started(&"a"), Step::Nothing);
+        assert!(lines.0.is_empty());
+    }
+
+    #[test]
+    fn those_that_wait_can_be_taken_while_the_first_is_under_way() {
+        let mut lines = line(2);
+        assert_eq!(lines.take(&"a"), [1, 2]);
+        assert_eq!(lines.enter("a", 3), None, "the first is still under way");
+        assert_eq!(lines.take_all(), [3]);
+        assert_eq!(lines.ended(&"a", Outcome::Next), Step::Nothing);
+    }
+}
