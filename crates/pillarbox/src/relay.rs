@@ -28,6 +28,7 @@ mod rate;
 mod run;
 mod settings;
 mod settler;
+mod together;
 mod upkeep;
 pub mod wake;
 
@@ -209,6 +210,7 @@ impl Engine {
         if claim.is_empty() {
             return;
         }
+        self.settler.expect(&claim);
         let batch = Batch::new(&self.observers, claim.len());
         for claimed in claim {
             let permit = self.load.admit(claimed.event().payload.get().len()).of(&batch);

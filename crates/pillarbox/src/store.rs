@@ -1,7 +1,7 @@
 //! The two store traits, split by who uses them, and the claim, which is a value.
 //!
 //! A [`Claim`] carries its events. Settling one consumes it, so that nobody can settle what somebody else owns, and one
-//! that is dropped unsettled gives itself back. Each store chooses how it holds a claim; those here hold leases.
+//! that is dropped unsettled gives itself back. Each store chooses how it holds a claim: by leases, or by locks for a moment.
 //! Stores know no sinks.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use crate::delivery::{Delivery, Verdict};
+use crate::delivery::{Change, Delivery, Verdict};
 use crate::error::StoreError;
 use crate::event::StoredEvent;
 use crate::relay::wake::Waker;
@@ -103,13 +103,28 @@ pub struct Ticket {
 #[derive(Debug, Default)]
 pub struct Claim {
     events: Vec<Claimed>,
+    together: Option<Duration>,
 }
 
 impl Claim {
     /// Of these events.
     #[must_use]
     pub fn new(events: Vec<Claimed>) -> Self {
-        Self { events }
+        Self { events, together: None }
+    }
+
+    /// For stores: these are best settled all at once, if it is known within so long what became of them; later, what is
+    /// known by then.
+    #[must_use]
+    pub fn settled_together(mut self, patience: Duration) -> Self {
+        self.together = Some(patience);
+        self
+    }
+
+    /// How long to wait with settling, so that these are settled at once; `None`: there is no use in waiting.
+    #[must_use]
+    pub fn together(&self) -> Option<Duration> {
+        self.together
     }
 
     /// How many events there are.
@@ -152,6 +167,7 @@ pub struct Claimed {
     deliveries: Vec<Delivery>,
     ticket: Ticket,
     until: Instant,
+    fresh: bool,
     give_back: Option<mpsc::UnboundedSender<Ticket>>,
 }
 
@@ -167,7 +183,14 @@ impl Claimed {
         give_back: mpsc::UnboundedSender<Ticket>,
     ) -> Self {
         let ticket = Ticket { id: event.id, token };
-        Self { event: Arc::new(event), deliveries, ticket, until, give_back: Some(give_back) }
+        Self { event: Arc::new(event), deliveries, ticket, until, fresh: false, give_back: Some(give_back) }
+    }
+
+    /// For stores: whether nothing was written about it since it was emitted.
+    #[must_use]
+    pub fn fresh(mut self, fresh: bool) -> Self {
+        self.fresh = fresh;
+        self
     }
 
     /// The event.
@@ -203,7 +226,7 @@ impl Claimed {
     #[must_use]
     pub fn settle(mut self, verdict: Verdict) -> Settlement {
         self.give_back = None;
-        Settlement { event: Arc::clone(&self.event), ticket: self.ticket, verdict }
+        Settlement { event: Arc::clone(&self.event), ticket: self.ticket, fresh: self.fresh, verdict }
     }
 }
 
@@ -221,6 +244,7 @@ impl Drop for Claimed {
 pub struct Settlement {
     event: Arc<StoredEvent>,
     ticket: Ticket,
+    fresh: bool,
     verdict: Verdict,
 }
 
@@ -241,6 +265,12 @@ impl Settlement {
     #[must_use]
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
+    }
+
+    /// It was delivered at the first try, and nothing else is kept of it.
+    pub(crate) fn is_plain_delivery(&self) -> bool {
+        let Verdict { change, attempts, deliveries, failures } = &self.verdict;
+        self.fresh && *change == Change::Deliver && *attempts == 0 && deliveries.is_empty() && failures.is_empty()
     }
 }
 
@@ -336,8 +366,8 @@ pub trait Store: Send + Sync + 'static {
     /// One that must go alone comes alone.
     async fn claim(&self, ask: Ask) -> Result<Claim, StoreError>;
 
-    /// Writes what became of claimed events, all or none, each only if its lease is still ours. Answers those that
-    /// were not ours any more; nothing was changed for them. With `delete` what was delivered is deleted.
+    /// Writes what became of claimed events, all or none of those claimed at once, each only if it is still ours. Answers
+    /// those that were not ours any more; nothing was changed for them. With `delete` what was delivered is deleted.
     async fn settle(&self, settlements: &[Settlement], delete: bool) -> Result<Vec<Ticket>, StoreError>;
 
     /// Makes leases last this long from now. Answers those that are still ours.

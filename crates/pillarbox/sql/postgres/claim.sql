@@ -1,5 +1,5 @@
 -- Claim: due events, oldest first, by a lease. $1 limit, $2 bytes, $3 seconds of the lease, $4 token,
--- $5 losses before an event goes alone, $6 losses before it is failed (the sweep does that).
+-- $5 losses before an event goes alone, $6 losses before it is failed (the sweep does that), $7 and $8 the floor.
 -- MATERIALIZED, because a subquery with LIMIT may run twice and would then lock twice as many rows. The clock is asked in a
 -- subquery, here and elsewhere, because what is volatile cannot end the walk through an index.
 WITH due AS MATERIALIZED (
@@ -10,6 +10,7 @@ WITH due AS MATERIALIZED (
            claims + (claimed_by IS NOT NULL)::int AS losses
     FROM {schema}.outbox_event
     WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= (SELECT clock_timestamp())
+      AND (next_attempt_at, seq) > ($7, $8)
       AND claims + (claimed_by IS NOT NULL)::int < $6
     ORDER BY next_attempt_at, seq
     LIMIT $1

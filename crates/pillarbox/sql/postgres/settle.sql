@@ -1,4 +1,5 @@
--- Settle: one statement for a whole batch, each row only if the lease is still ours.
+-- Settle: one statement for a whole batch, each row only if the lease is still ours. Without a token it was held by a lock,
+-- and nobody else may have a lease.
 -- A settle that a crash takes back is a duplicate, not a loss, so its commit does not wait for the disk.
 -- $1 ids, $2 tokens, $3 changes, $4 attempts, $5 seconds until due, $6 parked on, $7 errors.
 WITH verdict AS MATERIALIZED (
@@ -18,5 +19,5 @@ SET status = CASE verdict.change WHEN 'deliver' THEN 'delivered' WHEN 'fail' THE
     error_message = CASE verdict.change WHEN 'release' THEN event.error_message ELSE verdict.error END,
     updated_at = clock.now
 FROM verdict, (SELECT clock_timestamp() AS now, set_config('synchronous_commit', 'off', true)) AS clock
-WHERE event.id = verdict.id AND event.claimed_by = verdict.token AND event.status = 'pending'
+WHERE event.id = verdict.id AND event.claimed_by IS NOT DISTINCT FROM verdict.token AND event.status = 'pending'
 RETURNING event.id

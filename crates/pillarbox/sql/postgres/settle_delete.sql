@@ -3,7 +3,7 @@ WITH delivered AS (
     DELETE FROM {schema}.outbox_event AS event
     USING unnest($1::uuid[], $2::uuid[]) AS verdict (id, token),
           (SELECT set_config('synchronous_commit', 'off', true)) AS a_lost_settle_is_a_duplicate
-    WHERE event.id = verdict.id AND event.claimed_by = verdict.token AND event.status = 'pending'
+    WHERE event.id = verdict.id AND event.claimed_by IS NOT DISTINCT FROM verdict.token AND event.status = 'pending'
     RETURNING event.id
 ), deliveries AS (
     DELETE FROM {schema}.outbox_delivery USING delivered WHERE event_id = delivered.id

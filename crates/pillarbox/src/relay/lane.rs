@@ -319,8 +319,10 @@ impl Lane {
                 None => std::future::pending().await,
             }
         };
-        // All at once: a sink that waits for the database must not wait for a renewal that waits for it.
+        // All at once: a sink that waits for the database must not wait for a renewal that waits for it. The sink first:
+        // what it answers at once needs no timers.
         let answers = tokio::select! {
+            biased;
             answers = sending => answers.unwrap_or_else(|panic| {
                 vec![Err(SendError::retry(format!("the handler panicked: {}", panic_message(&*panic)))); batch.len()]
             }),

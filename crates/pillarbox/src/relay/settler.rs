@@ -2,17 +2,19 @@
 //! nothing new is claimed, so that what was sent is not sent again at full speed.
 
 use std::collections::HashSet;
-use std::sync::Mutex;
+use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
+use uuid::Uuid;
 
 use super::load::{Permit, lock};
 use super::settings::OnDelivered;
+use super::together::{Added, Together};
 use super::{Engine, Phase};
 use crate::delivery::{Change, Verdict};
 use crate::event::StoredEvent;
-use crate::store::{Settlement, Ticket};
+use crate::store::{Claim, Settlement, Ticket};
 
 /// A settlement, and its event's part of the load until it is written.
 pub(super) struct Settling {
@@ -20,10 +22,21 @@ pub(super) struct Settling {
     pub(super) permit: Option<Permit>,
 }
 
+/// What the settler hears.
+enum News {
+    /// So many events were claimed with this token, and are best settled at once, until then.
+    Claimed {
+        token: Uuid,
+        events: usize,
+        until: Instant,
+    },
+    Settled(Settling),
+}
+
 pub(super) struct Settler {
-    queue: mpsc::UnboundedSender<Settling>,
+    queue: mpsc::UnboundedSender<News>,
     /// Until the task that empties it is started.
-    waiting: Mutex<Option<mpsc::UnboundedReceiver<Settling>>>,
+    waiting: Mutex<Option<mpsc::UnboundedReceiver<News>>>,
     /// Whether the last settle worked.
     works: watch::Sender<bool>,
 }
@@ -43,7 +56,15 @@ impl Settler {
 
     pub(super) fn settle(&self, settling: Settling) {
         // The receiver lives as long as the relay; without one the lease runs out and the event is sent again.
-        let _ = self.queue.send(settling);
+        let _ = self.queue.send(News::Settled(settling));
+    }
+
+    /// What becomes of this claim's events is to be settled at once, if its store wants that.
+    pub(super) fn expect(&self, claim: &Claim) {
+        if let (Some(patience), Some(first)) = (claim.together(), claim.iter().next()) {
+            let token = first.ticket().token;
+            let _ = self.queue.send(News::Claimed { token, events: claim.len(), until: Instant::now() + patience });
+        }
     }
 
     /// Whether the last settle worked.
@@ -57,18 +78,45 @@ impl Settler {
     }
 }
 
+/// Settles what it hears of until the relay is gone.
+async fn keep_settling(engine: Weak<Engine>, mut waiting: mpsc::UnboundedReceiver<News>) {
+    let mut together = Together::new();
+    let mut news = Vec::new();
+    let mut alone = Vec::new();
+    loop {
+        let overdue = async {
+            match together.until() {
+                Some(until) => tokio::time::sleep_until(until.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            heard = waiting.recv_many(&mut news, BATCH) => if heard == 0 { return },
+            () = overdue => {}
+        }
+        let Some(engine) = engine.upgrade() else { return };
+        for one in news.drain(..) {
+            match one {
+                News::Claimed { token, events, until } => together.expect(token, events, until),
+                News::Settled(settling) => match together.add(settling.settlement.ticket().token, settling) {
+                    Added::Waits => {}
+                    Added::Alone(settling) => alone.push(settling),
+                    Added::Whole(claim) => engine.settle_batch(claim).await,
+                },
+            }
+        }
+        while let Some(known) = together.overdue(Instant::now()) {
+            engine.settle_batch(known).await;
+        }
+        engine.settle_batch(std::mem::take(&mut alone)).await;
+    }
+}
+
 impl Engine {
     /// Starts the task that settles, once.
     pub(super) fn start_settling(self: &std::sync::Arc<Self>) {
-        if let Some(mut waiting) = lock(&self.settler.waiting).take() {
-            let engine = std::sync::Arc::downgrade(self);
-            tokio::spawn(async move {
-                let mut batch = Vec::new();
-                while waiting.recv_many(&mut batch, BATCH).await > 0 {
-                    let Some(engine) = engine.upgrade() else { return };
-                    engine.settle_batch(std::mem::take(&mut batch)).await;
-                }
-            });
+        if let Some(waiting) = lock(&self.settler.waiting).take() {
+            tokio::spawn(keep_settling(std::sync::Arc::downgrade(self), waiting));
         }
     }
 
@@ -104,6 +152,9 @@ impl Engine {
     }
 
     async fn settle_batch(&self, batch: Vec<Settling>) {
+        if batch.is_empty() {
+            return;
+        }
         let (settlements, permits): (Vec<Settlement>, Vec<Option<Permit>>) =
             batch.into_iter().map(|settling| (settling.settlement, settling.permit)).unzip();
         let mut pause = PAUSE;

@@ -4,9 +4,12 @@
 //! people's. It knows no sinks.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::query::{Query, QueryAs, QueryScalar};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, Postgres, Row};
@@ -22,14 +25,20 @@ use super::{
 use crate::error::StoreError;
 use crate::relay::wake::Waker;
 
+mod floor;
+mod hold;
 mod inspect;
 mod listen;
+mod neighbours;
 mod ordered;
 pub(super) mod pinned;
 mod read;
 mod schema;
 mod settle;
 
+use floor::{Floor, From, Place};
+use hold::{Holds, lock};
+use neighbours::{Neighbour, Neighbours};
 use pinned::Pinned;
 
 /// An outbox in a PostgreSQL database.
@@ -38,6 +47,13 @@ pub struct PostgresStore {
     pool: Pinned,
     schema: Schema,
     give_back: mpsc::UnboundedSender<Ticket>,
+    holds: Arc<Holds>,
+    floor: Arc<Mutex<Floor>>,
+    /// The relay of this store has said that it lives, and its neighbours do: what it claims may be held by locks.
+    calm: Arc<AtomicBool>,
+    neighbours: Arc<Mutex<Neighbours>>,
+    /// Connections keep what is prepared on them: there is no transaction pooler between.
+    keeps_statements: Arc<AtomicBool>,
     walk: SharedWalk<ordered::Place>,
 }
 
@@ -104,10 +120,28 @@ impl PostgresStore {
     /// When the schema's name cannot be one.
     pub fn new(pool: PgPool, schema: &str) -> Result<Self, StoreError> {
         let schema = Schema::new(schema)?;
+        let holds = Arc::new(Holds::new(pool.clone()));
         let pool = Pinned::new(pool);
         let (give_back, dropped) = mpsc::unbounded_channel();
-        tokio::spawn(give_back_dropped(pool.clone(), schema.clone(), dropped));
-        Ok(Self { pool, schema, give_back, walk: SharedWalk::default() })
+        tokio::spawn(give_back_dropped(pool.clone(), schema.clone(), Arc::downgrade(&holds), dropped));
+        Ok(Self {
+            pool,
+            schema,
+            give_back,
+            holds,
+            floor: Arc::new(Mutex::new(Floor::new())),
+            calm: Arc::default(),
+            neighbours: Arc::default(),
+            keeps_statements: Arc::default(),
+            walk: SharedWalk::default(),
+        })
+    }
+
+    /// For tests: claims from now on are held by locks, as those of a relay that works on a backlog in peace.
+    #[doc(hidden)]
+    pub fn hold_from_now_on(&self) {
+        self.calm.store(true, Ordering::Relaxed);
+        *lock(&self.floor) = Floor::after_a_sweep();
     }
 
     /// The pool, for transactions to emit in.
@@ -147,9 +181,20 @@ pub(super) fn database<E: Into<crate::error::DriverError>>(doing: &'static str) 
 }
 
 /// `Drop` cannot await, so dropped claims arrive here; the task ends with the store.
-async fn give_back_dropped(pool: Pinned, schema: Schema, mut dropped: mpsc::UnboundedReceiver<Ticket>) {
+async fn give_back_dropped(
+    pool: Pinned,
+    schema: Schema,
+    holds: Weak<Holds>,
+    mut dropped: mpsc::UnboundedReceiver<Ticket>,
+) {
     let mut tickets = Vec::new();
     while dropped.recv_many(&mut tickets, 1000).await > 0 {
+        if let Some(holds) = holds.upgrade() {
+            tickets.retain(|ticket| !holds.drop_ticket(*ticket));
+        }
+        if tickets.is_empty() {
+            continue;
+        }
         let (ids, tokens) = columns(&tickets);
         let release = schema.query(include_str!("../../sql/postgres/release.sql"));
         if let Err(error) = release.bind(ids).bind(tokens).execute(&pool).await {
@@ -181,28 +226,17 @@ impl Store for PostgresStore {
         if let Order::Aggregate(on_failed) = ask.order {
             return self.claim_ordered(ask, on_failed).await;
         }
-        let token = Uuid::new_v4();
-        let until = Instant::now() + ask.lease;
-        let rows = self
-            .schema
-            .query(include_str!("../../sql/postgres/claim.sql"))
-            .bind(limit(ask.limit))
-            .bind(limit(ask.bytes))
-            .bind(ask.lease.as_secs_f64())
-            .bind(token)
-            .bind(LOSSES_BEFORE_ALONE.cast_signed())
-            .bind(LOSSES_BEFORE_FAILED.cast_signed())
-            .fetch_all(&self.pool)
-            .await
-            .map_err(database("claiming events"))?;
-        let mut claimed = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let (event, deliveries, due_at) = read::claimed(row)?;
-            claimed.push(((due_at, event.seq), Claimed::new(event, deliveries, token, until, self.give_back.clone())));
+        let (from, floor) = {
+            let floor = lock(&self.floor);
+            let from = if self.calm() { floor.next(Instant::now()) } else { From::Beginning };
+            (from, floor.place(from))
+        };
+        // Whoever begins at the beginning finds what has lost leases, which only a claim by lease counts.
+        if from != From::Beginning && self.holds.has_room() {
+            self.hold(ask, from, floor).await
+        } else {
+            self.lease(ask, from, floor).await
         }
-        // RETURNING promises no order.
-        claimed.sort_by_key(|(place, _)| *place);
-        Ok(Claim::new(claimed.into_iter().map(|(_, claimed)| claimed).collect()))
     }
 
     async fn settle(&self, settlements: &[Settlement], delete: bool) -> Result<Vec<Ticket>, StoreError> {
@@ -292,9 +326,15 @@ impl Store for PostgresStore {
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
+        let floor = {
+            let floor = lock(&self.floor);
+            floor.place(if self.calm() { From::Trailing } else { From::Beginning })
+        };
         let seconds: Option<f64> = self
             .schema
             .query_scalar(include_str!("../../sql/postgres/next_due.sql"))
+            .bind(floor.0)
+            .bind(floor.1)
             .fetch_optional(&self.pool)
             .await
             .map_err(database("looking for the next due event"))?;
@@ -311,7 +351,7 @@ impl Store for PostgresStore {
             .execute(&self.pool)
             .await
             .map_err(database("saying that the relay lives"))?;
-        Ok(())
+        self.look_around(heartbeat.id).await.map_err(database("looking for other relays"))
     }
 
     async fn farewell(&self, relay: Uuid) -> Result<(), StoreError> {
@@ -321,15 +361,86 @@ impl Store for PostgresStore {
             .execute(&self.pool)
             .await
             .map_err(database("saying that the relay is gone"))?;
+        self.calm.store(false, Ordering::Relaxed);
         Ok(())
     }
 
     async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
-        listen::start(self.pool(), waker).await.map_err(database("listening for notifications"))
+        let works = listen::start(self.pool(), waker).await.map_err(database("listening for notifications"))?;
+        self.keeps_statements.store(works == WakeUp::Tested, Ordering::Relaxed);
+        Ok(works)
     }
 }
 
 impl PostgresStore {
+    /// Claims by lease, from there on.
+    async fn lease(&self, ask: Ask, from: From, floor: Place) -> Result<Claim, StoreError> {
+        let (token, began) = (Uuid::new_v4(), Instant::now());
+        let until = began + ask.lease;
+        let rows = self
+            .schema
+            .query(include_str!("../../sql/postgres/claim.sql"))
+            .bind(limit(ask.limit))
+            .bind(limit(ask.bytes))
+            .bind(ask.lease.as_secs_f64())
+            .bind(token)
+            .bind(LOSSES_BEFORE_ALONE.cast_signed())
+            .bind(LOSSES_BEFORE_FAILED.cast_signed())
+            .bind(floor.0)
+            .bind(floor.1)
+            .fetch_all(self.holds.pool())
+            .await
+            .map_err(database("claiming events"))?;
+        let mut claimed = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let (event, deliveries, due_at) = read::claimed(row)?;
+            claimed.push(((due_at, event.seq), Claimed::new(event, deliveries, token, until, self.give_back.clone())));
+        }
+        // RETURNING promises no order.
+        claimed.sort_by_key(|(place, _)| *place);
+        let last = claimed.last().map(|(place, _)| *place);
+        lock(&self.floor).read(from, began, Instant::now(), last, claimed.len() >= ask.limit);
+        Ok(Claim::new(claimed.into_iter().map(|(_, claimed)| claimed).collect()))
+    }
+
+    fn calm(&self) -> bool {
+        self.calm.load(Ordering::Relaxed)
+    }
+
+    /// Looks whether a relay has died lately.
+    async fn look_around(&self, relay: Uuid) -> Result<(), sqlx::Error> {
+        let rows: Vec<(Uuid, DateTime<Utc>, f64)> = self
+            .schema
+            .query_as(include_str!("../../sql/postgres/neighbours.sql"))
+            .bind(relay)
+            .bind(neighbours::MOURNING.as_secs_f64())
+            .fetch_all(&self.pool)
+            .await?;
+        let seen: Vec<Neighbour> = rows
+            .into_iter()
+            .map(|(id, heartbeat_at, ago)| Neighbour { id, heartbeat_at, ago: Duration::from_secs_f64(ago.max(0.0)) })
+            .collect();
+        let calm = lock(&self.neighbours).all_live(&seen);
+        self.calm.store(calm, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A statement of which a plan may be kept: it has no other than the right one.
+    fn kept_query(&self, text: &str) -> Query<'static, Postgres, PgArguments> {
+        self.schema.query(text).persistent(self.keeps_statements.load(Ordering::Relaxed))
+    }
+
+    /// If it is about a statement that the connection does not know, there is a pooler after all.
+    fn forgets_statements(&self, error: sqlx::Error) -> sqlx::Error {
+        const UNKNOWN_STATEMENT: [&str; 2] = ["26000", "42P05"];
+        if let sqlx::Error::Database(error) = &error
+            && error.code().is_some_and(|code| UNKNOWN_STATEMENT.contains(&code.as_ref()))
+        {
+            self.keeps_statements.store(false, Ordering::Relaxed);
+        }
+        error
+    }
+
     async fn cleanup_batch(&self, retention: &Retention) -> Result<Cleaned, sqlx::Error> {
         let mut tx = self.pool.begin().await?;
         let alone: bool =

@@ -48,8 +48,9 @@ async fn an_outage_costs_each_task_a_write_and_no_attempt_and_ends_by_itself() {
             outbox.rows().await == before
         })
         .await;
+        // What a relay may hold was claimed before the outage was noticed: 148 of them, and a batch.
         let untried = outbox.rows().await.iter().filter(|row| row.updated_at.is_none()).count();
-        assert!(untried > 150, "{untried}");
+        assert!(untried >= 300 - 148 - 20, "{untried}");
 
         place.now(strict);
         wait_until("all are delivered", PATIENCE, async || outbox.rows().await.is_empty()).await;

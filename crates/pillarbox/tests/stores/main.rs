@@ -4,6 +4,7 @@
 mod adopted;
 mod alone;
 mod grants;
+mod held;
 mod opening;
 mod plan;
 mod schema;

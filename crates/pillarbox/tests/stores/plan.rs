@@ -1,9 +1,12 @@
 //! How PostgreSQL finds what is due: through the index, up to now and no further.
 
 use pillarbox_testkit::conformance::PostgresOutbox;
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, Row};
 
 const CLAIM: &str = include_str!("../../sql/postgres/claim.sql");
+
+/// The settings of a transaction that claims.
+const AS_IT_CLAIMS: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off";
 
 /// A table like that of an outbox at work: much that was delivered, much that waits for its time, little that is due.
 const ROWS: &str = "
@@ -18,14 +21,37 @@ ANALYZE outbox_event";
 async fn a_claim_reads_what_is_due_and_not_what_waits() {
     let outbox = PostgresOutbox::create().await;
     outbox.execute(ROWS).await;
-    let values = ["500", "1000000", "300.0", "'00000000-0000-4000-8000-000000000000'", "2", "5"];
+    let token = "'00000000-0000-4000-8000-000000000000'";
+    let values = ["500", "1000000", "300.0", token, "2", "5", "timestamptz 'epoch'", "0"];
     let claim = (1..)
         .zip(values)
         .fold(CLAIM.replace("{schema}", "public"), |sql, (number, value)| sql.replace(&format!("${number}"), value));
     let explain = AssertSqlSafe(format!("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {claim}"));
-    let plan: Vec<String> = sqlx::query_scalar(explain).fetch_all(outbox.pool()).await.unwrap();
+    let mut connection = outbox.pool().acquire().await.unwrap();
+    sqlx::raw_sql(AS_IT_CLAIMS).execute(&mut *connection).await.unwrap();
+    let plan: Vec<String> = sqlx::query_scalar(explain).fetch_all(&mut *connection).await.unwrap();
     let text = plan.join("\n");
     let scan = plan.iter().position(|line| line.contains("using outbox_event_due")).expect(&text);
     let rest = &plan[scan..plan.len().min(scan + 3)];
-    assert!(rest.iter().any(|line| line.contains("Index Cond: (next_attempt_at <= ")), "{text}");
+    assert!(rest.iter().any(|line| line.contains("next_attempt_at <= ") && line.contains("Index Cond")), "{text}");
+    assert!(rest.iter().any(|line| line.contains("ROW(next_attempt_at, seq) > ")), "{text}");
+}
+
+/// A plan that was made when the table was empty is kept, and must be right for ever.
+#[tokio::test]
+async fn what_is_held_is_found_through_the_index_whatever_the_table_was_when_that_was_planned() {
+    let outbox = PostgresOutbox::create().await;
+    let mut connection = outbox.pool().acquire().await.unwrap();
+    let hold = include_str!("../../sql/postgres/hold.sql").replace("{schema}", "public");
+    let prepare = format!(
+        "{AS_IT_CLAIMS}; SET plan_cache_mode = force_generic_plan; PREPARE hold (bigint, bigint, timestamptz, bigint) AS {hold}; \
+         EXECUTE hold (500, 1000000, 'epoch', 0)"
+    );
+    sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *connection).await.unwrap();
+    outbox.execute(ROWS.strip_suffix("ANALYZE outbox_event").unwrap()).await;
+    let explain = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) EXECUTE hold (500, 1000000, 'epoch', 0)";
+    let plan: Vec<_> = sqlx::raw_sql(explain).fetch_all(&mut *connection).await.unwrap();
+    let text = plan.iter().map(|row| row.get::<String, _>(0)).collect::<Vec<_>>().join("\n");
+    assert!(text.contains("using outbox_event_due") && !text.contains("Seq Scan on outbox_event"), "{text}");
+    assert!(text.contains("ROW(next_attempt_at, seq) > "), "{text}");
 }

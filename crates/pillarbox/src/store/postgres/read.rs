@@ -6,6 +6,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use super::database;
+use super::floor::Place;
 use crate::delivery::Delivery;
 use crate::error::StoreError;
 use crate::event::{StoredEvent, read_headers};
@@ -22,24 +23,41 @@ pub(super) fn claimed(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, DateTi
     Ok((event, deliveries, due_at))
 }
 
+/// A row of `hold.sql`: the event, what is kept of its destinations, and whether it is as it was emitted.
+pub(super) fn held(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, bool), StoreError> {
+    let event = event(row)?;
+    let deliveries: Option<String> = row.try_get("deliveries").map_err(database("reading a claim"))?;
+    let fresh = row.try_get("fresh").map_err(database("reading a claim"))?;
+    let deliveries = read_deliveries(event.id, deliveries.as_deref())?;
+    Ok((event, deliveries, fresh))
+}
+
+/// Where a row of `hold.sql` stands in the due index.
+pub(super) fn place(row: &PgRow) -> Result<Place, StoreError> {
+    let place = || Ok((row.try_get("due_at")?, row.try_get("seq")?));
+    place().map_err(database::<sqlx::Error>("reading a claim"))
+}
+
+/// The columns of an event, in the order of `claim.sql`, `hold.sql` and `sweep.sql`.
 pub(super) fn event(row: &PgRow) -> Result<StoredEvent, StoreError> {
     try_event(row).map_err(database("reading an event"))
 }
 
+/// By place: what is claimed is read a hundred thousand times a second, and names would be looked up each time.
 fn try_event(row: &PgRow) -> Result<StoredEvent, sqlx::Error> {
     Ok(StoredEvent {
-        id: row.try_get("id")?,
-        seq: row.try_get("seq")?,
-        aggregate_type: row.try_get("aggregate_type")?,
-        aggregate_id: row.try_get("aggregate_id")?,
-        event_type: row.try_get("event_type")?,
-        payload: json(row.try_get("payload")?)?,
-        headers: read_headers(row.try_get("headers")?),
-        idempotency_key: row.try_get("idempotency_key")?,
-        attempts: count(row.try_get("attempts")?),
-        max_attempts: row.try_get::<Option<i32>, _>("max_attempts")?.map(count),
-        claims: count(row.try_get("claims")?),
-        created_at: row.try_get("created_at")?,
+        id: row.try_get(0)?,
+        seq: row.try_get(1)?,
+        aggregate_type: row.try_get(2)?,
+        aggregate_id: row.try_get(3)?,
+        event_type: row.try_get(4)?,
+        payload: json(row.try_get(5)?)?,
+        headers: read_headers(row.try_get(6)?),
+        idempotency_key: row.try_get(7)?,
+        attempts: count(row.try_get(8)?),
+        max_attempts: row.try_get::<Option<i32>, _>(9)?.map(count),
+        claims: count(row.try_get(10)?),
+        created_at: row.try_get(11)?,
     })
 }
 

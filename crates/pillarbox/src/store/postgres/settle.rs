@@ -7,8 +7,19 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use crate::delivery::Change;
-use crate::store::Settlement;
 use crate::store::row::{self, ATTEMPTS_KEPT, Written};
+use crate::store::{Settlement, Ticket};
+
+/// What says that an event is still ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fence {
+    /// This transaction has locked it.
+    Lock,
+    /// Its lease's token stands in the row.
+    Lease,
+    /// It was locked by a transaction that broke: ours if nobody has claimed it since.
+    Unclaimed,
+}
 
 impl PostgresStore {
     /// Answers the events whose lease was still ours.
@@ -17,14 +28,68 @@ impl PostgresStore {
         settlements: &[Settlement],
         delete: bool,
     ) -> Result<HashSet<Uuid>, sqlx::Error> {
-        let (gone, kept): (Vec<&Settlement>, Vec<&Settlement>) =
-            settlements.iter().partition(|settlement| delete && settlement.verdict().change == Change::Deliver);
-        let mut tx = self.pool.begin().await?;
-        let settled = self.settle_events(&mut tx, &gone, &kept).await?;
-        self.settle_deliveries(&mut tx, &kept, &settled).await?;
-        self.settle_attempts(&mut tx, &kept, &settled).await?;
-        tx.commit().await?;
+        let mut settled = HashSet::with_capacity(settlements.len());
+        let mut leased = Vec::new();
+        let mut unheld = Vec::new();
+        for claim in settlements.chunk_by(|one, next| one.ticket().token == next.ticket().token) {
+            let (token, claim) = (claim[0].ticket().token, claim.iter().collect::<Vec<_>>());
+            if let Some(hold) = self.holds.find(token)
+                && let Some(done) = self.settle_held(&hold, &claim, delete).await?
+            {
+                settled.extend(done);
+            } else if self.holds.is_broken(token) {
+                unheld.extend(claim);
+            } else {
+                leased.extend(claim);
+            }
+        }
+        for (rest, fence) in [(leased, Fence::Lease), (unheld, Fence::Unclaimed)] {
+            if !rest.is_empty() {
+                let mut tx = self.pool.begin().await?;
+                settled.extend(self.settle_in(&mut tx, &rest, fence, delete).await?);
+                tx.commit().await?;
+            }
+        }
         Ok(settled)
+    }
+
+    /// The statements of a settle, in a transaction of the caller's.
+    pub(super) async fn settle_in(
+        &self,
+        connection: &mut PgConnection,
+        settlements: &[&Settlement],
+        fence: Fence,
+        delete: bool,
+    ) -> Result<HashSet<Uuid>, sqlx::Error> {
+        let (plain, rest): (Vec<&Settlement>, Vec<&Settlement>) =
+            settlements.iter().partition(|settlement| fence == Fence::Lock && settlement.is_plain_delivery());
+        let (gone, kept): (Vec<&Settlement>, Vec<&Settlement>) =
+            rest.iter().partition(|settlement| delete && settlement.verdict().change == Change::Deliver);
+        let mut settled = self.settle_events(connection, &gone, &kept, fence).await?;
+        self.settle_deliveries(connection, &kept, &settled).await?;
+        self.settle_attempts(connection, &kept, &settled).await?;
+        settled.extend(self.settle_plain(connection, &plain, delete).await?);
+        Ok(settled)
+    }
+
+    /// What this transaction has locked needs no fence.
+    async fn settle_plain(
+        &self,
+        connection: &mut PgConnection,
+        plain: &[&Settlement],
+        delete: bool,
+    ) -> Result<Vec<Uuid>, sqlx::Error> {
+        if plain.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids: Vec<Uuid> = plain.iter().map(|settlement| settlement.ticket().id).collect();
+        let statement = if delete {
+            include_str!("../../../sql/postgres/hold_delete.sql")
+        } else {
+            include_str!("../../../sql/postgres/hold_deliver.sql")
+        };
+        self.kept_query(statement).bind(&ids).execute(connection).await?;
+        Ok(ids)
     }
 
     async fn settle_events(
@@ -32,11 +97,13 @@ impl PostgresStore {
         connection: &mut PgConnection,
         gone: &[&Settlement],
         kept: &[&Settlement],
+        fence: Fence,
     ) -> Result<HashSet<Uuid>, sqlx::Error> {
+        let token = |ticket: Ticket| (fence == Fence::Lease).then_some(ticket.token);
         let mut settled = HashSet::with_capacity(gone.len() + kept.len());
         if !gone.is_empty() {
-            let (ids, tokens): (Vec<Uuid>, Vec<Uuid>) =
-                gone.iter().map(|settlement| (settlement.ticket().id, settlement.ticket().token)).unzip();
+            let (ids, tokens): (Vec<Uuid>, Vec<Option<Uuid>>) =
+                gone.iter().map(|settlement| (settlement.ticket().id, token(settlement.ticket()))).unzip();
             let rows: Vec<Uuid> = self
                 .schema
                 .query_scalar(include_str!("../../../sql/postgres/settle_delete.sql"))
@@ -52,7 +119,7 @@ impl PostgresStore {
                 .schema
                 .query_scalar(include_str!("../../../sql/postgres/settle.sql"))
                 .bind(rows.iter().map(|row| row.ticket.id).collect::<Vec<_>>())
-                .bind(rows.iter().map(|row| row.ticket.token).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| token(row.ticket)).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.change).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.attempts).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.after).collect::<Vec<_>>())

@@ -1,0 +1,269 @@
+//! Hold: a claim by the locks of an open transaction, in which it is settled, too: one write per event, and what a dead relay
+//! had is free the moment its connection is gone.
+//!
+//! Only what is answered soon is held so. The rest becomes a lease in the transaction's settle, or, if no settle comes, a
+//! moment later by itself: no transaction is open for long, whatever a destination does. It knows no sinks.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sqlx::postgres::PgPool;
+use sqlx::{Postgres, Transaction};
+use uuid::Uuid;
+
+use super::floor::{From, Place};
+use super::pinned::Pinned;
+use super::settle::Fence;
+use super::{PostgresStore, database, limit, read};
+use crate::error::StoreError;
+use crate::store::{Ask, Claim, Claimed, Settlement, Ticket};
+
+/// The longest that a transaction is kept open for answers.
+const LONGEST: Duration = Duration::from_millis(250);
+/// The shortest time after which what was not answered becomes a lease.
+const SHORTEST: Duration = Duration::from_millis(20);
+/// What is not settled by its relay this much later is made a lease by the store.
+const GRACE: Duration = Duration::from_millis(50);
+/// After holds of which most was slow, claims are by lease for a while, which doubles.
+const FIRST_PENALTY: Duration = Duration::from_secs(1);
+const LONGEST_PENALTY: Duration = Duration::from_secs(30);
+/// At most so many transactions are open at once, and at most a third of the pool's connections.
+const MOST: usize = 4;
+/// How many holds are remembered whose transactions broke.
+const REMEMBERED: usize = 64;
+
+/// Statements that claim are held to the index that is made for them: where the planner knows nothing of a backlog yet, it
+/// would read all of it and sort. A host that vanishes must not keep its locks.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off; \
+                     SET LOCAL idle_in_transaction_session_timeout = '5s'; \
+                     SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off";
+
+/// The holds of a store.
+#[derive(Debug)]
+pub(super) struct Holds {
+    pool: Pinned,
+    open: Mutex<HashMap<Uuid, Arc<Hold>>>,
+    /// Holds whose transactions broke: their events are nobody's, unless somebody has claimed them since.
+    broken: Mutex<VecDeque<Uuid>>,
+    tempo: Mutex<Tempo>,
+}
+
+/// One claim that is held by locks.
+#[derive(Debug)]
+pub(super) struct Hold {
+    token: Uuid,
+    lease: Duration,
+    began: Instant,
+    /// `None`: settled, leased or broken.
+    held: tokio::sync::Mutex<Option<Held>>,
+    /// Given back unsettled.
+    dropped: Mutex<HashSet<Uuid>>,
+}
+
+#[derive(Debug)]
+struct Held {
+    tx: Transaction<'static, Postgres>,
+    ids: Vec<Uuid>,
+}
+
+/// How fast holds are answered, and whether they are worth it.
+#[derive(Debug)]
+struct Tempo {
+    /// How long a hold takes that is answered as a whole, smoothed.
+    typical: Duration,
+    penalty: Duration,
+    leases_until: Option<Instant>,
+}
+
+impl Tempo {
+    /// After this long, what is not answered is slow.
+    fn patience(&self) -> Duration {
+        (self.typical * 4).clamp(SHORTEST, LONGEST)
+    }
+
+    fn ended(&mut self, took: Duration, events: usize, slow: usize, now: Instant) {
+        if slow * 2 > events {
+            self.penalty = (self.penalty * 2).clamp(FIRST_PENALTY, LONGEST_PENALTY);
+            self.leases_until = Some(now + self.penalty);
+            // It may have been unlucky.
+            self.typical = LONGEST;
+        } else if slow == 0 {
+            self.typical = (self.typical * 3 + took.min(LONGEST)) / 4;
+            self.penalty = Duration::ZERO;
+        }
+    }
+}
+
+impl Holds {
+    pub(super) fn new(pool: PgPool) -> Self {
+        Self {
+            pool: Pinned::beginning_with(pool, BEGIN),
+            open: Mutex::default(),
+            broken: Mutex::default(),
+            tempo: Mutex::new(Tempo { typical: LONGEST, penalty: Duration::ZERO, leases_until: None }),
+        }
+    }
+
+    /// For statements that claim.
+    pub(super) fn pool(&self) -> &Pinned {
+        &self.pool
+    }
+
+    /// Whether a claim made now can be held by locks.
+    pub(super) fn has_room(&self) -> bool {
+        let most = MOST.min(self.pool.pool().options().get_max_connections() as usize / 3);
+        let slow = lock(&self.tempo).leases_until.is_some_and(|until| until > Instant::now());
+        !slow && lock(&self.open).len() < most
+    }
+
+    pub(super) fn find(&self, token: Uuid) -> Option<Arc<Hold>> {
+        lock(&self.open).get(&token).cloned()
+    }
+
+    /// Whether it was held by locks that are gone.
+    pub(super) fn is_broken(&self, token: Uuid) -> bool {
+        lock(&self.broken).contains(&token)
+    }
+
+    /// Remembers that this was given back; `false`: it is not held by locks.
+    pub(super) fn drop_ticket(&self, ticket: Ticket) -> bool {
+        match self.find(ticket.token) {
+            Some(hold) => lock(&hold.dropped).insert(ticket.id),
+            None => false,
+        }
+    }
+
+    fn broke(&self, token: Uuid) {
+        let mut broken = lock(&self.broken);
+        broken.push_back(token);
+        if broken.len() > REMEMBERED {
+            broken.pop_front();
+        }
+    }
+}
+
+impl PostgresStore {
+    /// Claims by lock, from there on.
+    pub(super) async fn hold(&self, ask: Ask, from: From, floor: Place) -> Result<Claim, StoreError> {
+        let began = Instant::now();
+        let mut tx = self.holds.pool.begin().await.map_err(database("claiming events"))?;
+        let rows = self
+            .kept_query(include_str!("../../../sql/postgres/hold.sql"))
+            .bind(limit(ask.limit))
+            .bind(limit(ask.bytes))
+            .bind(floor.0)
+            .bind(floor.1)
+            .fetch_all(&mut *tx)
+            .await
+            .map_err(|error| self.forgets_statements(error))
+            .map_err(database("claiming events"))?;
+        let last = rows.last().map(read::place).transpose()?;
+        lock(&self.floor).read(from, began, Instant::now(), last, rows.len() >= ask.limit);
+        if rows.is_empty() {
+            tx.commit().await.map_err(database("claiming events"))?;
+            return Ok(Claim::default());
+        }
+        let (token, until) = (Uuid::new_v4(), began + ask.lease);
+        let mut events = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let (event, deliveries, fresh) = read::held(row)?;
+            events.push(Claimed::new(event, deliveries, token, until, self.give_back.clone()).fresh(fresh));
+        }
+        let ids = events.iter().map(|claimed| claimed.event().id).collect();
+        let patience = self.keep(token, ask.lease, Held { tx, ids });
+        Ok(Claim::new(events).settled_together(patience))
+    }
+
+    /// Keeps the transaction, and makes leases of what nobody settles. Answers how long the relay should wait.
+    fn keep(&self, token: Uuid, lease: Duration, held: Held) -> Duration {
+        let hold = Arc::new(Hold {
+            token,
+            lease,
+            began: Instant::now(),
+            held: tokio::sync::Mutex::new(Some(held)),
+            dropped: Mutex::default(),
+        });
+        lock(&self.holds.open).insert(token, Arc::clone(&hold));
+        let patience = lock(&self.holds.tempo).patience();
+        let store = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(patience + GRACE).await;
+            if let Err(error) = store.settle_held(&hold, &[], false).await {
+                tracing::warn!(%error, "what was claimed could not be leased; it is due again");
+            }
+        });
+        patience
+    }
+
+    /// Settles within the transaction that holds these events, and makes leases of the others of that claim.
+    /// `None`: it is not open any more.
+    pub(super) async fn settle_held(
+        &self,
+        hold: &Hold,
+        settlements: &[&Settlement],
+        delete: bool,
+    ) -> Result<Option<HashSet<Uuid>>, sqlx::Error> {
+        let mut held = hold.held.lock().await;
+        let Some(mut taken) = held.take() else { return Ok(None) };
+        let settled = self.settle_and_lease(hold, &mut taken, settlements, delete).await;
+        let committed = match settled {
+            Ok((settled, slow)) => taken.tx.commit().await.map(|()| (settled, slow)),
+            Err(error) => Err(error),
+        };
+        // Not before the transaction has ended: who does not find it believes that it is a lease.
+        lock(&self.holds.open).remove(&hold.token);
+        // What was dropped meanwhile has a lease by now, or is gone.
+        for id in lock(&hold.dropped).drain() {
+            let _ = self.give_back.send(Ticket { id, token: hold.token });
+        }
+        match committed {
+            Ok((settled, slow)) => {
+                let now = Instant::now();
+                lock(&self.holds.tempo).ended(now - hold.began, taken.ids.len(), slow, now);
+                Ok(Some(settled))
+            }
+            Err(error) => {
+                self.holds.broke(hold.token);
+                lock(&self.floor).reset();
+                Err(self.forgets_statements(error))
+            }
+        }
+    }
+
+    /// Answers what was settled, and how many became leases.
+    async fn settle_and_lease(
+        &self,
+        hold: &Hold,
+        held: &mut Held,
+        settlements: &[&Settlement],
+        delete: bool,
+    ) -> Result<(HashSet<Uuid>, usize), sqlx::Error> {
+        let settled = self.settle_in(&mut held.tx, settlements, Fence::Lock, delete).await?;
+        if settled.len() == held.ids.len() {
+            return Ok((settled, 0));
+        }
+        let dropped = std::mem::take(&mut *lock(&hold.dropped));
+        let rest = held.ids.iter().filter(|id| !settled.contains(*id) && !dropped.contains(*id));
+        let rest: Vec<Uuid> = rest.copied().collect();
+        let slow = rest.len();
+        if !rest.is_empty() {
+            self.kept_query(include_str!("../../../sql/postgres/hold_lease.sql"))
+                .bind(rest)
+                .bind(hold.token)
+                .bind(hold.lease.as_secs_f64())
+                .execute(&mut *held.tx)
+                .await?;
+        }
+        if !dropped.is_empty() {
+            // They are due where they were, below the floor.
+            lock(&self.floor).reset();
+        }
+        Ok((settled, slow))
+    }
+}
+
+/// What a panic elsewhere left in a lock is still true here.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

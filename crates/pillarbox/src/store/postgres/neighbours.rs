@@ -1,0 +1,72 @@
+//! Whether a relay died lately. What kills its relay while it is held by a lock leaves no trace in its row, so after a death
+//! everything is claimed by lease for a while: then the loss is counted, and the event ends as those do. Pure.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+/// Who has not said for so long that it lives is dead.
+const DEAD: Duration = Duration::from_secs(15);
+/// For how long a death is remembered.
+pub(super) const MOURNING: Duration = Duration::from_secs(75);
+
+/// What another relay last said.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Neighbour {
+    pub(super) id: Uuid,
+    pub(super) heartbeat_at: DateTime<Utc>,
+    pub(super) ago: Duration,
+}
+
+/// The first heartbeat of each that was seen: who has said more since was not dead when this relay started.
+#[derive(Debug, Default)]
+pub(super) struct Neighbours(HashMap<Uuid, DateTime<Utc>>);
+
+impl Neighbours {
+    /// Whether all of those who have said something lately live.
+    pub(super) fn all_live(&mut self, seen: &[Neighbour]) -> bool {
+        self.0.retain(|id, _| seen.iter().any(|neighbour| neighbour.id == *id));
+        let first = &mut self.0;
+        let mut dead = |neighbour: &&Neighbour| {
+            let since = *first.entry(neighbour.id).or_insert(neighbour.heartbeat_at);
+            neighbour.heartbeat_at <= since || neighbour.ago >= DEAD
+        };
+        // Each must be looked at, also after the first that is dead.
+        seen.iter().filter(|neighbour| dead(neighbour)).count() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn neighbour(id: u128, beat: i64, ago: u64) -> Neighbour {
+        let heartbeat_at = DateTime::from_timestamp(beat, 0).unwrap();
+        Neighbour { id: Uuid::from_u128(id), heartbeat_at, ago: Duration::from_secs(ago) }
+    }
+
+    #[test]
+    fn nobody_is_calm() {
+        assert!(Neighbours::default().all_live(&[]));
+    }
+
+    #[test]
+    fn who_was_there_before_must_say_something_first() {
+        let mut neighbours = Neighbours::default();
+        assert!(!neighbours.all_live(&[neighbour(1, 100, 1), neighbour(2, 100, 1)]));
+        assert!(!neighbours.all_live(&[neighbour(1, 105, 1), neighbour(2, 100, 6)]));
+        assert!(neighbours.all_live(&[neighbour(1, 110, 1), neighbour(2, 110, 1)]));
+    }
+
+    #[test]
+    fn a_death_is_mourned_until_nobody_tells_of_it() {
+        let mut neighbours = Neighbours::default();
+        neighbours.all_live(&[neighbour(1, 100, 1)]);
+        assert!(neighbours.all_live(&[neighbour(1, 105, 1)]));
+        assert!(!neighbours.all_live(&[neighbour(1, 105, 16)]));
+        assert!(!neighbours.all_live(&[neighbour(1, 105, 74)]));
+        assert!(neighbours.all_live(&[]));
+    }
+}
