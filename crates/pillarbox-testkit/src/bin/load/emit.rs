@@ -66,6 +66,10 @@ impl Emit {
             .min_connections(self.writers)
             .connect(&self.database)
             .await?;
+        // A relay that sleeps is awake when the clock starts, whoever writes then.
+        let mut tx = pool.begin().await?;
+        emit(&mut tx, Event::new(AGGREGATE, 42, TYPE).repeatable()).await?;
+        tx.commit().await?;
         let began = Instant::now();
         let mut writers = JoinSet::new();
         for _ in 0..self.writers {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use pillarbox::{Event, Inspect, Message, SendError, emit};
 use rand::RngExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::fill::payload;
@@ -60,7 +60,11 @@ impl Latency {
             .await;
         };
         relay.run(events).await?;
-        Ok(spread(took?))
+        let took = took?;
+        let milliseconds: Vec<f64> = took.iter().map(|nanos| *nanos as f64 / 1e6).collect();
+        let mut answer = spread(took);
+        answer["latencies_ms"] = json!(milliseconds);
+        Ok(answer)
     }
 }
 

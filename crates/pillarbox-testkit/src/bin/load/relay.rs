@@ -7,7 +7,9 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use pillarbox::sink::Discard;
 use pillarbox::store::postgres::PostgresStore;
-use pillarbox::{Destination, Message, OnDelivered, Relay, RelayBuilder, RelaySettings, Route, SendError};
+use pillarbox::{
+    Destination, Message, OnDelivered, OnFailed, Order, Relay, RelayBuilder, RelaySettings, Route, SendError,
+};
 use pillarbox_sinks::celery::{CelerySettings, CelerySink};
 use pillarbox_sinks::http::{HttpSettings, HttpSink};
 
@@ -22,6 +24,15 @@ pub(crate) enum Kind {
     Http,
     /// A broker of Celery.
     Celery,
+}
+
+/// Whether the events of one aggregate are sent one after another.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Ordering {
+    /// No.
+    None,
+    /// Yes, and one that has failed blocks the others of its aggregate.
+    Aggregate,
 }
 
 /// Where events are and where they go.
@@ -49,6 +60,8 @@ pub(crate) struct RelayArguments {
     /// Sends at once.
     #[arg(long)]
     concurrency: Option<usize>,
+    #[arg(long, value_enum, default_value = "none")]
+    order: Ordering,
 }
 
 impl RelayArguments {
@@ -61,6 +74,10 @@ impl RelayArguments {
         settings.on_delivered = if self.delete { OnDelivered::Delete } else { OnDelivered::Keep };
         settings.batch_size = self.batch_size.unwrap_or(settings.batch_size);
         settings.concurrency = self.concurrency.unwrap_or(settings.concurrency);
+        settings.order = match self.order {
+            Ordering::None => Order::None,
+            Ordering::Aggregate => Order::Aggregate(OnFailed::Block),
+        };
         settings.shutdown_timeout = Duration::from_secs(5);
         settings
     }
