@@ -1,0 +1,56 @@
+"""Two destinations, one of which answers late or never: what the other one gets meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from frame.bench import Bench
+from frame.plots import OTHER, OURS, PEER, Bar, bars
+from frame.report import Aim, Section, Table
+
+TITLE = "Slow destination"
+TEXT = """
+{count:,} events for each of two destinations, in turn, all preloaded; one relay with its defaults. One destination
+answers at once; the other one at once, after 5 s, or never. The rate is that of the fast one, from its first event to
+its last. What is for the slow one costs a write either way: to be delivered, or to be put aside.
+"""
+CASES = {
+    "at once": ([], OURS),
+    "after 5 s": (["--answers-after", "5"], OTHER),
+    "never": (["--never"], PEER),
+}
+
+
+def run(bench: Bench) -> Section:
+    count = bench.pick(100_000, 10_000)
+    template = bench.postgres("slow_full")
+    bench.run_load(["fill", "--database", template.url, "--count", str(2 * count), "--types", "fast,slow"])
+    template.rest("outbox_event")
+    reports: dict[str, dict[str, Any]] = {}
+
+    def measure(name: str) -> float:
+        database = bench.postgres("slow", template)
+        args = ["slow", "--database", database.url, "--count", str(count), *CASES[name][0]]
+        reports[name] = bench.run_load(args)
+        database.drop()
+        return reports[name]["rate"]
+
+    samples = bench.interleave({name: lambda name=name: measure(name) for name in CASES})
+    template.drop()
+    undisturbed = samples["at once"].median
+    section = Section(TITLE, TEXT.format(count=count))
+    rows = []
+    for name, sample in samples.items():
+        share = sample.median / undisturbed
+        rows.append([name, str(sample), f"{share:.0%}", f"{reports[name]['usage']['peak_rss_mb']:.0f}"])
+        if name != "at once":
+            key = "late" if name == "after 5 s" else "never"
+            section.figures[f"slow.{key}"] = share
+            text = f"slow destination, answers {name}: the other one's rate"
+            section.aims.append(Aim(text, f"{share:.0%}", "keeps its rate (at least 90 %)", share >= 0.9))
+    section.tables.append(
+        Table(["the slow one answers", "the fast one's events/s", "of undisturbed", "memory, MB"], rows)
+    )
+    bar = [Bar(f"the other answers {name}", sample, CASES[name][1]) for name, sample in samples.items()]
+    section.plots.append(bars("slow", "Rate of the fast one of two destinations", "events/s", bar))
+    return section
