@@ -1,7 +1,7 @@
 """One run of the benchmark: the servers are started, the scenarios run one after another, the results are written.
 
-A full run writes bench/RESULTS.md and bench/plots; --quick writes bench/.quick, --only bench/.partial, so that a file with
-all figures of one run is never mixed with those of another.
+A full run writes bench/RESULTS.md and bench/plots; --quick writes bench/.quick, --only bench/.partial, so that a file
+with all figures of one run is never mixed with those of another.
 """
 
 from __future__ import annotations

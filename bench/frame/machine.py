@@ -53,7 +53,7 @@ def describe(bench: Bench) -> About:
             processor(),
             memory(),
             system(),
-            f"fdatasync of 8 KiB takes {fdatasync(bench.directory):.0f} µs (median)",
+            disk(bench.directory),
             load(),
         ],
         versions,
@@ -98,8 +98,8 @@ def load() -> str:
     return f"load average before the run: {os.getloadavg()[0]:.2f}"
 
 
-def fdatasync(directory: Path) -> float:
-    """What a commit has to wait for, in microseconds."""
+def disk(directory: Path) -> str:
+    """What a commit has to wait for."""
     path = directory / "fdatasync"
     times = []
     with path.open("wb", buffering=0) as file:
@@ -109,4 +109,4 @@ def fdatasync(directory: Path) -> float:
             os.fdatasync(file.fileno())
             times.append(time.perf_counter() - began)
     path.unlink()
-    return statistics.median(times) * 1e6
+    return f"fdatasync of 8 KiB takes {statistics.median(times) * 1e6:.0f} µs (median)"

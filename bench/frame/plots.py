@@ -14,6 +14,7 @@ from frame.report import Plot
 from frame.rounds import Sample
 
 FONT = "font-family='Helvetica, Arial, sans-serif'"
+INK = "#1b1f24"
 # Ours, peers, raw limits: the same everywhere.
 OURS, PEER, RAW, OTHER = "#1f6f5c", "#c27c2c", "#8a94a6", "#5a78b4"
 LINES = (OURS, PEER, OTHER, "#a3475b", RAW, "#6d5aa8")
@@ -41,9 +42,7 @@ def bars(name: str, title: str, unit: str, rows: Sequence[Bar]) -> Plot:
         parts.append(text(LABELS - 8, middle + 4, bar.label, anchor="end"))
         parts.append(rectangle(LABELS, y + 4, sample.median * scale, height - 8, bar.colour))
         if len(sample.values) > 1:
-            parts.append(
-                line(LABELS + sample.least * scale, middle, LABELS + sample.most * scale, middle, "#1b1f24", 1.5)
-            )
+            parts.append(line(LABELS + sample.least * scale, middle, LABELS + sample.most * scale, middle, INK, 1.5))
         parts.append(text(LABELS + sample.most * scale + 8, middle + 4, brief(sample.median)))
     return Plot(name, title, frame(title, unit, top + len(shown) * height + 16, parts))
 
@@ -83,7 +82,8 @@ def lines(name: str, title: str, x_label: str, y_label: str, series: Sequence[Se
 
 def frame(title: str, unit: str, height: float, parts: Sequence[str]) -> str:
     head = (
-        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height:.0f}' width='{WIDTH}' height='{height:.0f}'>"
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height:.0f}' width='{WIDTH}'"
+        f" height='{height:.0f}'>"
         f"<rect width='100%' height='100%' fill='#ffffff'/>"
     )
     words = text(20, 28, title, size=17, weight="bold") + text(20, 48, unit, colour="#59636e")
@@ -98,7 +98,7 @@ def text(
     anchor: str = "start",
     size: int = 13,
     weight: str = "normal",
-    colour: str = "#1b1f24",
+    colour: str = INK,
 ) -> str:
     return (
         f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' {FONT} font-size='{size}' font-weight='{weight}' "

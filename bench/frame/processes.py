@@ -1,7 +1,7 @@
 """Processes that drain one table together, and the rate that they reach.
 
-Each prints one JSON object: when it handled its first job or event (`first_at`), when it knew the last one completed in the
-database (`last_at`), both as seconds since 1970, and how many were its own (`settled`).
+Each prints one JSON object: when it handled its first job or event (`first_at`), when it knew the last one completed
+in the database (`last_at`), both as seconds since 1970, and how many were its own (`settled`).
 """
 
 from __future__ import annotations

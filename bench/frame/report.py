@@ -102,8 +102,8 @@ def write(out: Path, about: About, sections: list[Section], *, quick: bool, took
     head = [
         "# Results of the benchmark",
         f"One run of `make bench` on {when}, {took / 60:.0f} minutes, everything side by side on the same servers. "
-        "Figures are the median of the rounds, in brackets the least and the most. Absolute figures are this machine's: "
-        "compare within this page. How it is run, and what each contender is, says [README.md](README.md).",
+        "Figures are the median of the rounds, in brackets the least and the most. Absolute figures are this "
+        "machine's: compare within this page. How it is run, and what each contender is, says [README.md](README.md).",
     ]
     if quick:
         head.append(

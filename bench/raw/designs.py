@@ -23,11 +23,12 @@ CLAIM = f"""WITH due AS MATERIALIZED (SELECT event.id FROM outbox_event AS event
     UPDATE outbox_event AS event SET claimed_by = '018f0000-0000-7000-8000-000000000000',
         next_attempt_at = clock_timestamp() + interval '30 seconds', updated_at = clock_timestamp()
     FROM due WHERE event.id = due.id RETURNING {READ}"""
-DELIVERED = """UPDATE outbox_event SET status = 'delivered', delivered_at = clock_timestamp(), updated_at = clock_timestamp(),
-    next_attempt_at = NULL, claimed_by = NULL, claims = 0 WHERE id = ANY($1::uuid[])"""
+DELIVERED = """UPDATE outbox_event SET status = 'delivered', delivered_at = clock_timestamp(),
+    updated_at = clock_timestamp(), next_attempt_at = NULL, claimed_by = NULL, claims = 0 WHERE id = ANY($1::uuid[])"""
 DELETE = "DELETE FROM outbox_event WHERE id = ANY($1::uuid[])"
 DELETE_RANGE = """DELETE FROM outbox_event WHERE status = 'pending' AND parked_on IS NULL
-    AND (next_attempt_at, seq) > ($1::timestamptz, $2::bigint) AND (next_attempt_at, seq) <= ($3::timestamptz, $4::bigint)"""
+    AND (next_attempt_at, seq) > ($1::timestamptz, $2::bigint)
+    AND (next_attempt_at, seq) <= ($3::timestamptz, $4::bigint)"""
 
 
 @dataclass(frozen=True)

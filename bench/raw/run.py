@@ -2,8 +2,8 @@
 
     python raw/run.py --database URL --design g --batch 500 [--part 0/2]
 
-libpq is called directly, with prepared statements and binary results that nobody decodes but for the ids and the floor: per
-batch the client does a few hundred microseconds of work. Prints what frame/processes.py reads.
+libpq is called directly, with prepared statements and binary results that nobody decodes but for the ids and the
+floor: per batch the client does a few hundred microseconds of work. Prints what frame/processes.py reads.
 """
 
 from __future__ import annotations
