@@ -67,6 +67,7 @@ def main() -> int:
                 failed = True
                 traceback.print_exc()
                 section = Section(scenario.TITLE, f"**This scenario failed:** {type(error).__name__}: {error}")
+            bench.figures.update(section.figures)
             section.took = time.monotonic() - started
             bench.log(f"== {name}: {section.took:.0f} s")
             sections.append(section)

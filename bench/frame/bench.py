@@ -35,6 +35,8 @@ class Bench:
         release = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "release"
         self.program, self.load = release / "pillarbox", release / "load"
         self.directory = servers.directory
+        # Of the scenarios that ran before, by the names that they gave them.
+        self.figures: dict[str, float] = {}
         self._servers = servers
         self._began = time.monotonic()
 

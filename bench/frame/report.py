@@ -15,11 +15,13 @@ class Table:
     header: list[str]
     rows: list[list[str]]
     title: str = ""
+    # Nothing is aligned to the right.
+    words: bool = False
 
     def markdown(self) -> str:
         lines = [f"**{self.title}**", ""] if self.title else []
         # What comes first names the row; the rest are figures.
-        marks = ["---"] + ["---:"] * (len(self.header) - 1)
+        marks = ["---"] + ["---" if self.words else "---:"] * (len(self.header) - 1)
         for cells in (self.header, marks, *self.rows):
             lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
         return "\n".join(lines)
@@ -77,15 +79,10 @@ class About:
     settings: list[tuple[str, str]]
 
     def markdown(self) -> str:
-        versions = Table(["program", "version"], [list(pair) for pair in self.versions])
-        settings = Table(["setting", "value"], [list(pair) for pair in self.settings])
+        versions = Table(["program", "version"], [list(pair) for pair in self.versions], words=True).markdown()
+        settings = Table(["server", "settings"], [list(pair) for pair in self.settings], words=True).markdown()
         machine = "\n".join(f"- {line}" for line in self.machine)
-        return f"## Machine, versions, settings\n\n{machine}\n\n{left(versions)}\n\n{left(settings)}"
-
-
-def left(table: Table) -> str:
-    """Words, not figures: nothing is aligned to the right."""
-    return table.markdown().replace("---:", "---")
+        return f"## Machine, versions, settings\n\n{machine}\n\n{versions}\n\n{settings}"
 
 
 def write(out: Path, about: About, sections: list[Section], *, quick: bool, took: float) -> None:
@@ -110,7 +107,7 @@ def write(out: Path, about: About, sections: list[Section], *, quick: bool, took
             "**A quick run:** one round, small counts. It shows that everything works; its figures decide nothing."
         )
     if aims:
-        table = Table(["aim", "figure", "target", "", "note"], [aim.cells() for aim in aims])
-        head += ["## Aims", left(table)]
+        table = Table(["aim", "figure", "target", "", "note"], [aim.cells() for aim in aims], words=True)
+        head += ["## Aims", table.markdown()]
     parts = [*head, *(section.markdown() for section in sections), about.markdown(), f"Minutes: {took_each}."]
     (out / "RESULTS.md").write_text("\n\n".join(parts) + "\n")

@@ -36,6 +36,7 @@ class Design:
     """How rows are taken and settled, and what is given to the two statements."""
 
     text: str
+    short: str
     take: str
     settle: str
     # What the claim is given: nothing, or the floor.
@@ -52,11 +53,14 @@ class Design:
 
 
 DESIGNS = {
-    "a": Design("claim UPDATE (SKIP LOCKED), then settle UPDATE", CLAIM, DELIVERED, together=False),
-    "b": Design("lock and settle UPDATE in one transaction", TAKE, DELIVERED),
-    "c": Design("lock and DELETE in one transaction", TAKE, DELETE, deletes=True),
+    "a": Design(
+        "claim UPDATE (SKIP LOCKED), then settle UPDATE", "claim, then settle", CLAIM, DELIVERED, together=False
+    ),
+    "b": Design("lock and settle UPDATE in one transaction", "lock, settle", TAKE, DELIVERED),
+    "c": Design("lock and DELETE in one transaction", "lock, delete", TAKE, DELETE, deletes=True),
     "d": Design(
         "ordered read, then DELETE of the range (a ceiling: not safe as it is)",
+        "read, delete range (ceiling)",
         READ_ABOVE,
         DELETE_RANGE,
         floor=True,
@@ -65,12 +69,27 @@ DESIGNS = {
         shared=False,
         deletes=True,
     ),
-    "g": Design("floor, lock and DELETE in one transaction", TAKE_ABOVE, DELETE, floor=True, deletes=True),
-    "h": Design("floor, lock and settle UPDATE in one transaction", TAKE_ABOVE, DELIVERED, floor=True),
-    "e": Design("floor, plain read, DELETE by ids", READ_ABOVE, DELETE, floor=True, together=False, deletes=True),
-    "f": Design("floor, plain read, UPDATE by ids", READ_ABOVE, DELIVERED, floor=True, together=False),
+    "g": Design(
+        "floor, lock and DELETE in one transaction", "floor, lock, delete", TAKE_ABOVE, DELETE, floor=True, deletes=True
+    ),
+    "h": Design(
+        "floor, lock and settle UPDATE in one transaction", "floor, lock, settle", TAKE_ABOVE, DELIVERED, floor=True
+    ),
+    "e": Design(
+        "floor, plain read, DELETE by ids",
+        "floor, read, delete",
+        READ_ABOVE,
+        DELETE,
+        floor=True,
+        together=False,
+        deletes=True,
+    ),
+    "f": Design(
+        "floor, plain read, UPDATE by ids", "floor, read, settle", READ_ABOVE, DELIVERED, floor=True, together=False
+    ),
     "e2": Design(
         "as e, reading on one connection while another settles",
+        "e, reading ahead",
         READ_ABOVE,
         DELETE,
         floor=True,
@@ -80,6 +99,7 @@ DESIGNS = {
     ),
     "f2": Design(
         "as f, reading on one connection while another settles",
+        "f, reading ahead",
         READ_ABOVE,
         DELIVERED,
         floor=True,
