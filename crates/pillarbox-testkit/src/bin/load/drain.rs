@@ -67,11 +67,11 @@ impl Drain {
     }
 }
 
-/// Until nothing is due that somebody could claim. What was settled last was the end.
+/// Until nothing is pending, with nobody: another relay may give back what it holds. What was settled last was the end.
 async fn drained(meter: &Meter, store: &impl Store) {
     loop {
         meter.quiet(QUIET).await;
-        if store.remaining().await.is_ok_and(|remaining| remaining == 0) {
+        if store.next_due().await.is_ok_and(|due| due.is_none()) {
             return;
         }
     }
