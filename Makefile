@@ -26,7 +26,7 @@ torture: ## kill relays and servers, and count what arrives: make torture ARGS="
 	cargo build --release -p pillarbox-cli -p pillarbox-testkit
 	$${CARGO_TARGET_DIR:-target}/release/torture $(ARGS)
 
-measure: ## once, death, outage, latency, drain: make measure ARGS=latency
+measure: ## once, death, outage: make measure ARGS=death
 	cargo build --release -p pillarbox-cli -p pillarbox-testkit
 	$${CARGO_TARGET_DIR:-target}/release/measure $(ARGS)
 

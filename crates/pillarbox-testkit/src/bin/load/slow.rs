@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use async_trait::async_trait;
 use clap::Args;
-use pillarbox::{Relay, SendError};
+use pillarbox::{Destination, Message, Relay, Route, SendError, Sink};
 use serde_json::Value;
 
 use crate::meter::Meter;
@@ -34,22 +35,14 @@ impl Slow {
     pub(crate) async fn run(self) -> Result<Value> {
         let store = self.relay.store().await?;
         let meter = Arc::new(Meter::new(self.count).only("fast"));
-        let (never, after) = (self.never, self.answers_after.map(Duration::from_secs_f64));
-        let slow = move |_| async move {
-            if never {
-                std::future::pending::<()>().await;
-            }
-            if let Some(after) = after {
-                tokio::time::sleep(after).await;
-            }
-            Ok::<(), SendError>(())
-        };
+        let late = Late { after: self.answers_after.map(Duration::from_secs_f64), never: self.never };
         let mut settings = self.relay.settings();
         settings.shutdown_timeout = Duration::from_millis(100);
         let relay = Relay::builder(Arc::new(store))
             .settings(settings)
             .handler("fast", async |_| Ok::<(), SendError>(()))
-            .handler("slow", slow)
+            .destination(Destination::new("late", late))
+            .route(Route::new("slow", ["late"]))
             .observer(Arc::clone(&meter) as _)
             .build()?;
         let done = async {
@@ -60,5 +53,24 @@ impl Slow {
         let mut report = meter.report();
         report["usage"] = serde_json::to_value(Usage::now()?)?;
         Ok(report)
+    }
+}
+
+/// A destination that is slow, with the time limit that every destination has.
+struct Late {
+    after: Option<Duration>,
+    never: bool,
+}
+
+#[async_trait]
+impl Sink for Late {
+    async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
+        if self.never {
+            std::future::pending::<()>().await;
+        }
+        if let Some(after) = self.after {
+            tokio::time::sleep(after).await;
+        }
+        vec![Ok(()); batch.len()]
     }
 }

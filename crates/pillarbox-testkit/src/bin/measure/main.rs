@@ -1,9 +1,7 @@
-//! What users ask first, measured on real parts: is each event sent once, how soon, and what happens when a relay or an
-//! endpoint dies. `make measure`, or one of them: `make measure ARGS=latency`.
+//! What users ask first, measured on real parts: is each event sent once, and what happens when a relay or an endpoint
+//! dies. `make measure`, or one of them: `make measure ARGS=death`. How fast it all is says `make bench`.
 
 mod death;
-mod drain;
-mod latency;
 mod once;
 mod outage;
 mod scene;
@@ -26,22 +24,16 @@ enum What {
     Death,
     /// An endpoint is down with 100,000 events waiting: nobody else slows down, nothing is rewritten, nothing fails.
     Outage,
-    /// From commit to request, with an idle relay.
-    Latency,
-    /// A backlog of 100,000 events and one relay: into nothing, and over HTTP.
-    Drain,
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let all = vec![What::Once, What::Death, What::Outage, What::Latency, What::Drain];
+    let all = vec![What::Once, What::Death, What::Outage];
     for what in Arguments::parse().what.map_or(all, |what| vec![what]) {
         match what {
             What::Once => once::measure().await?,
             What::Death => death::measure().await?,
             What::Outage => outage::measure().await?,
-            What::Latency => latency::measure().await?,
-            What::Drain => drain::measure().await?,
         }
     }
     Ok(())
