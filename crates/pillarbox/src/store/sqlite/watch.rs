@@ -7,23 +7,33 @@ use sqlx::sqlite::{SqliteConnection, SqlitePool};
 use crate::relay::wake::Waker;
 use crate::store::WakeUp;
 
-/// How often the number is looked at. One look reads a page of shared memory, no more.
+/// How often the number is looked at while it changes. A look reads a page of shared memory, but it is another thread that
+/// does so: 200 a second cost two thirds of a percent of a core.
 const INTERVAL: Duration = Duration::from_millis(5);
+/// After so many looks in vain the pause is twice as long, and then twice as long again.
+const LOOKS: u32 = 20;
+
+/// The pause after so many looks in vain.
+fn pause(looks: u32) -> Duration {
+    INTERVAL * (1 << (looks / LOOKS).min(2))
+}
 
 /// Watches until the waker's relay is gone.
 pub(super) async fn start(pool: &SqlitePool, waker: Waker) -> Result<WakeUp, sqlx::Error> {
     let mut connection = pool.acquire().await?.detach();
     let mut seen = data_version(&mut connection).await?;
     tokio::spawn(async move {
+        let mut in_vain: u32 = 0;
         loop {
             tokio::select! {
                 () = waker.relay_gone() => return,
-                () = tokio::time::sleep(INTERVAL) => {}
+                () = tokio::time::sleep(pause(in_vain)) => {}
             }
             match data_version(&mut connection).await {
-                Ok(version) if version == seen => {}
+                Ok(version) if version == seen => in_vain = in_vain.saturating_add(1),
                 Ok(version) => {
                     seen = version;
+                    in_vain = 0;
                     waker.wake();
                 }
                 Err(error) => {
@@ -38,4 +48,15 @@ pub(super) async fn start(pool: &SqlitePool, waker: Waker) -> Result<WakeUp, sql
 
 async fn data_version(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(include_str!("../../../sql/sqlite/data_version.sql")).fetch_one(connection).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_while_nothing_comes_and_not_beyond_twenty_milliseconds() {
+        let pauses = [0, 19, 20, 39, 40, 1000, u32::MAX].map(|looks| pause(looks).as_millis());
+        assert_eq!(pauses, [5, 5, 10, 10, 20, 20, 20]);
+    }
 }
