@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pillarbox::relay::BreakerSettings;
 use pillarbox::store::Retention;
 use pillarbox::{OnDelivered, OnFailed, Order, RelaySettings, RetryPolicy, Unrouted};
 
 use super::section::Section;
 use super::source::SourceKind;
-use super::value::{positive, some_time};
+use super::value::{Size, positive, some_bytes, some_time};
 
 pub(super) const ON_DELIVERED: [(&str, OnDelivered); 2] =
     [("keep", OnDelivered::Keep), ("delete", OnDelivered::Delete)];
@@ -54,8 +55,10 @@ pub(super) fn lower(mut section: Section<'_>, source: SourceKind) -> (RelaySetti
         cleanup_every,
         retention,
         host: whoami::hostname().unwrap_or(default.host),
-        bytes_in_flight: default.bytes_in_flight,
-        breaker: default.breaker,
+        bytes_in_flight: section
+            .take_checked("bytes_in_flight", some_bytes)
+            .map_or(default.bytes_in_flight, |Size(bytes)| bytes),
+        breaker: lower_breaker(section.section("breaker"), default.breaker),
     };
     let liveness_file = section.take("liveness_file").map(|path: String| PathBuf::from(path));
     section.finish();
@@ -97,6 +100,26 @@ fn lower_retry(mut section: Section<'_>, default: RetryPolicy, cap_may_be_less: 
     }
     section.finish();
     policy
+}
+
+fn lower_breaker(mut section: Section<'_>, default: BreakerSettings) -> BreakerSettings {
+    let at_least_one =
+        |number: &u32| if *number == 0 { Err("is 0, but must be at least 1".to_owned()) } else { Ok(()) };
+    let settings = BreakerSettings {
+        threshold: section.take_checked("threshold", at_least_one).unwrap_or(default.threshold),
+        base: section.take_checked("base", some_time).unwrap_or(default.base),
+        cap: section.take_checked("cap", some_time).unwrap_or(default.cap),
+        patience: section.take_checked("patience", at_least_one).unwrap_or(default.patience),
+    };
+    if settings.cap < settings.base {
+        let (cap, base) = (humantime::format_duration(settings.cap), humantime::format_duration(settings.base));
+        section.problem(
+            "cap",
+            format_args!("is {cap}, which is less than the base of {base}; raise it or lower the base"),
+        );
+    }
+    section.finish();
+    settings
 }
 
 /// `every = "0s"` means that relays do not clean up.

@@ -12,6 +12,7 @@ use super::destination::{CeleryKeys, DestinationSettings, FORMATS, HttpKeys, KIN
 use super::relay::{ON_DELIVERED, ON_FAILED, ORDER, Ordered, UNROUTED};
 use super::secret::SecretRef;
 use super::source::KINDS as SOURCES;
+use super::value::Size;
 
 /// A table as it would stand in the file.
 pub(crate) struct Shown {
@@ -88,6 +89,12 @@ impl Settings {
             ("jitter", Value::Float(relay.retry.jitter)),
             ("max_attempts", Value::Integer(relay.retry.max_attempts.into())),
         ];
+        let breaker = [
+            ("threshold", Value::Integer(relay.breaker.threshold.into())),
+            ("base", duration(relay.breaker.base)),
+            ("cap", duration(relay.breaker.cap)),
+            ("patience", Value::Integer(relay.breaker.patience.into())),
+        ];
         let cleanup = [
             ("every", duration(relay.cleanup_every.unwrap_or_default())),
             ("delivered_after", duration(relay.retention.delivered_after)),
@@ -97,6 +104,7 @@ impl Settings {
         let (ordered, on_failed) = Ordered::of(relay.order);
         let mut keys = vec![
             ("batch_size", number(relay.batch_size)),
+            ("bytes_in_flight", text(Size(relay.bytes_in_flight).to_string())),
             ("concurrency", number(relay.concurrency)),
             ("poll_interval", duration(relay.poll_interval)),
             ("lease", duration(relay.lease)),
@@ -106,6 +114,7 @@ impl Settings {
             ("order_on_failed", chosen(&ON_FAILED, on_failed)),
             ("unrouted", chosen(&UNROUTED, relay.unrouted)),
             ("retry", table(retry)),
+            ("breaker", table(breaker)),
             ("cleanup", table(cleanup)),
         ];
         keys.extend(self.liveness_file.as_ref().map(|path| ("liveness_file", text(path.display().to_string()))));

@@ -41,12 +41,42 @@ fn the_default_file_writes_every_key_of_database_source_relay_and_metrics() {
         let written = serde_json::to_value(written.remove(section).unwrap()).unwrap();
         let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(keys(&written), keys(&shown[section]));
-        for nested in ["retry", "cleanup"] {
+        for nested in ["retry", "breaker", "cleanup"] {
             if let (Some(written), Some(shown)) = (written.get(nested), shown[section].get(nested)) {
                 assert_eq!(keys(written), keys(shown));
             }
         }
     }
+}
+
+#[test]
+fn sizes_have_units() {
+    let size = |text: &str| parse(&format!("[relay]\nbytes_in_flight = {text}"));
+    for (text, bytes, shown) in
+        [("\"512KiB\"", 512 << 10, "512KiB"), ("\"3 MiB\"", 3 << 20, "3MiB"), ("\"2GiB\"", 2 << 30, "2GiB")]
+    {
+        let settings = size(text).unwrap();
+        assert_eq!(settings.relay.bytes_in_flight, bytes);
+        assert_eq!(settings.shown_json()["relay"]["bytes_in_flight"], shown);
+    }
+    for text in ["64", "\"64\"", "\"64MB\"", "\"-1MiB\"", "\"1.5GiB\"", "\"MiB\""] {
+        let problem = size(text).map(|_| ()).unwrap_err();
+        assert!(problem.contains("relay.bytes_in_flight is") && problem.contains("\"64MiB\""), "{problem}");
+    }
+    assert!(refusal("[relay]\nbytes_in_flight = \"0KiB\"").contains("is nothing, but must be more"));
+}
+
+#[test]
+fn the_breaker_is_told() {
+    let written = "[relay.breaker]\nthreshold = 5\nbase = \"2s\"\ncap = \"1m\"\npatience = 3";
+    let breaker = parse(written).unwrap().relay.breaker;
+    assert_eq!(
+        (breaker.threshold, breaker.base, breaker.cap, breaker.patience),
+        (5, Duration::from_secs(2), Duration::from_secs(60), 3)
+    );
+    let problem = refusal("[relay.breaker]\nthreshold = 0\nbase = \"20s\"");
+    assert!(problem.contains("relay.breaker.threshold is 0, but must be at least 1"), "{problem}");
+    assert!(problem.contains("relay.breaker.cap is 10s, which is less than the base of 20s"), "{problem}");
 }
 
 /// The keys of a destination as they are shown, without those that have no default.

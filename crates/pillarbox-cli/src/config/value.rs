@@ -48,6 +48,33 @@ impl FromConfig for Duration {
     }
 }
 
+/// Bytes, written with their unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Size(pub(super) usize);
+
+const SIZE: &str = r#"a size with its unit, like "512KiB", "64MiB" or "1GiB""#;
+const UNITS: [(&str, usize); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
+impl FromConfig for Size {
+    fn from_toml(value: Value) -> Result<Self, String> {
+        let Value::String(text) = value else { return Err(wanted(&value, SIZE)) };
+        let read = || {
+            let (number, unit) = UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
+            number.trim_end().parse::<u32>().ok()?.try_into().ok().and_then(|number: usize| number.checked_mul(*unit))
+        };
+        read().map(Self).ok_or_else(|| format!("is {text:?}, but must be {SIZE}"))
+    }
+}
+
+impl std::fmt::Display for Size {
+    /// In the largest unit that has no fraction; less than a KiB cannot be written, and is rounded up.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let whole = UNITS.iter().find(|(_, unit)| self.0 >= *unit && self.0.is_multiple_of(*unit));
+        let (name, unit) = whole.unwrap_or(&UNITS[2]);
+        write!(f, "{}{name}", self.0.div_ceil(*unit))
+    }
+}
+
 impl FromConfig for bool {
     fn from_toml(value: Value) -> Result<Self, String> {
         value.as_bool().ok_or_else(|| wanted(&value, "true or false"))
@@ -154,6 +181,11 @@ impl<T: FromConfig> FromConfig for BTreeMap<String, T> {
 /// For [`super::section::Section::take_checked`]: at least one.
 pub(super) fn positive(number: &usize) -> Result<(), String> {
     if *number == 0 { Err("is 0, but must be at least 1".to_owned()) } else { Ok(()) }
+}
+
+/// For [`super::section::Section::take_checked`]: more than nothing.
+pub(super) fn some_bytes(size: &Size) -> Result<(), String> {
+    if size.0 == 0 { Err("is nothing, but must be more".to_owned()) } else { Ok(()) }
 }
 
 /// For [`super::section::Section::take_checked`]: longer than nothing.
