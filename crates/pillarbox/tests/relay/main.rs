@@ -5,6 +5,7 @@
 mod adopted;
 mod fixture;
 mod leases;
+mod memory;
 mod observing;
 mod order;
 mod outages;

@@ -20,6 +20,9 @@ pub(crate) struct Flaky {
     pub(crate) claims: Arc<AtomicUsize>,
     pub(crate) renewals: Arc<AtomicUsize>,
     pub(crate) silent_on: Option<&'static str>,
+    /// Bytes of payload that were claimed and not settled yet: now, and at most.
+    pub(crate) held: Arc<AtomicUsize>,
+    pub(crate) most_held: Arc<AtomicUsize>,
     /// Settles with events of this type fail.
     pub(crate) refuses: Option<&'static str>,
 }
@@ -28,7 +31,16 @@ impl Flaky {
     pub(crate) fn over(outbox: &Outbox) -> Self {
         let store = Arc::clone(&outbox.store) as Arc<dyn Store>;
         let zero = || Arc::new(AtomicUsize::new(0));
-        Self { store, fails: zero(), claims: zero(), renewals: zero(), silent_on: None, refuses: None }
+        Self {
+            store,
+            fails: zero(),
+            claims: zero(),
+            renewals: zero(),
+            silent_on: None,
+            held: zero(),
+            most_held: zero(),
+            refuses: None,
+        }
     }
 
     async fn answers(&self, verb: &str) {
@@ -49,7 +61,11 @@ impl Store for Flaky {
     async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
         self.claims.fetch_add(1, Ordering::SeqCst);
         self.answers("claim").await;
-        self.store.claim(ask).await
+        let claim = self.store.claim(ask).await?;
+        let bytes: usize = claim.iter().map(|claimed| claimed.event().payload.get().len()).sum();
+        let held = self.held.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        self.most_held.fetch_max(held, Ordering::SeqCst);
+        Ok(claim)
     }
     async fn settle(&self, settlements: &[Settlement], delete: bool) -> Result<Vec<Ticket>, StoreError> {
         let left = self.fails.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
@@ -57,7 +73,10 @@ impl Store for Flaky {
         if left.is_ok() || refused {
             return Err(StoreError::Database { doing: "settling events", source: "on purpose".into() });
         }
-        self.store.settle(settlements, delete).await
+        let lost = self.store.settle(settlements, delete).await?;
+        let bytes: usize = settlements.iter().map(|settlement| settlement.event().payload.get().len()).sum();
+        self.held.fetch_sub(bytes, Ordering::SeqCst);
+        Ok(lost)
     }
     async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError> {
         self.renewals.fetch_add(1, Ordering::SeqCst);
