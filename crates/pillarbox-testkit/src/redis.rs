@@ -98,3 +98,14 @@ impl Redis {
         self.server.start(command).await;
     }
 }
+
+/// A connection that waits for its answers: a busy machine is no failure.
+///
+/// # Panics
+/// When the server does not answer.
+pub async fn connect(url: &str) -> redis::aio::MultiplexedConnection {
+    let patience = Some(std::time::Duration::from_secs(20));
+    let config = redis::AsyncConnectionConfig::new().set_connection_timeout(patience).set_response_timeout(patience);
+    let client = redis::Client::open(url).expect("an address of a Redis");
+    client.get_multiplexed_async_connection_with_config(&config).await.expect("Redis answers")
+}

@@ -26,4 +26,4 @@ pub use relay::{Destination, OnDelivered, Pass, Relay, RelayBuilder, RelaySettin
 pub use retry::RetryPolicy;
 pub use route::{Pattern, Route, Routes};
 pub use sink::{Message, SendError, SendErrorKind, Sink};
-pub use store::{Inspect, OnFailed, Order, Store};
+pub use store::{ClaimBy, Inspect, OnFailed, Order, Store};

@@ -199,6 +199,7 @@ impl Engine {
             lease: self.settings.lease,
             order: self.settings.order,
             whole: !self.is_probing(),
+            claim_by: self.settings.claim_by,
         };
         let claim = self.store.claim(ask).await?;
         self.observers.tell("turned", Observer::turned);

@@ -65,6 +65,19 @@ pub enum OnFailed {
     Skip,
 }
 
+/// How a claim is held, on databases where there is a choice: PostgreSQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClaimBy {
+    /// By locks, for a moment, and leases for what is slow; by leases alone when a relay has died lately, so that an event
+    /// that kills its relays is found out.
+    #[default]
+    Auto,
+    /// By leases: no transaction is open while anything is sent, for two writes instead of one.
+    Lease,
+    /// As `Auto`, also when relays have died: an event that kills them at once does so for ever.
+    Lock,
+}
+
 /// What a relay asks for when it claims.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask {
@@ -80,13 +93,15 @@ pub struct Ask {
     /// Whether an ordered claim looks at everything that is due before it answers that there is nothing to send. One that
     /// does not may leave what has just become free to the next.
     pub whole: bool,
+    /// How they are held.
+    pub claim_by: ClaimBy,
 }
 
 impl Ask {
     /// Without an order.
     #[must_use]
     pub const fn new(limit: usize, bytes: usize, lease: Duration) -> Self {
-        Self { limit, bytes, lease, order: Order::None, whole: true }
+        Self { limit, bytes, lease, order: Order::None, whole: true, claim_by: ClaimBy::Auto }
     }
 }
 

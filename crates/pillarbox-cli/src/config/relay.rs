@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pillarbox::relay::BreakerSettings;
 use pillarbox::store::Retention;
-use pillarbox::{OnDelivered, OnFailed, Order, RelaySettings, RetryPolicy, Unrouted};
+use pillarbox::{ClaimBy, OnDelivered, OnFailed, Order, RelaySettings, RetryPolicy, Unrouted};
 
 use super::section::Section;
 use super::source::SourceKind;
@@ -13,6 +13,8 @@ use super::value::{Size, positive, some_bytes, some_time};
 
 pub(super) const ON_DELIVERED: [(&str, OnDelivered); 2] =
     [("keep", OnDelivered::Keep), ("delete", OnDelivered::Delete)];
+pub(super) const CLAIM_BY: [(&str, ClaimBy); 3] =
+    [("auto", ClaimBy::Auto), ("lease", ClaimBy::Lease), ("lock", ClaimBy::Lock)];
 pub(super) const UNROUTED: [(&str, Unrouted); 2] = [("park", Unrouted::Park), ("discard", Unrouted::Discard)];
 pub(super) const ORDER: [(&str, Ordered); 2] = [("none", Ordered::No), ("aggregate", Ordered::ByAggregate)];
 pub(super) const ON_FAILED: [(&str, OnFailed); 2] = [("block", OnFailed::Block), ("skip", OnFailed::Skip)];
@@ -49,6 +51,7 @@ pub(super) fn lower(mut section: Section<'_>, source: SourceKind) -> (RelaySetti
         lease: section.take_checked("lease", some_time).unwrap_or(default.lease),
         shutdown_timeout: section.take("shutdown_timeout").unwrap_or(default.shutdown_timeout),
         on_delivered: section.choose("on_delivered", &ON_DELIVERED).unwrap_or(default.on_delivered),
+        claim_by: section.choose("claim_by", &CLAIM_BY).unwrap_or(default.claim_by),
         unrouted: section.choose("unrouted", &UNROUTED).unwrap_or(default.unrouted),
         order,
         retry: lower_retry(section.section("retry"), default.retry, adopted),

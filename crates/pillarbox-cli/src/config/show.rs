@@ -9,7 +9,7 @@ use toml::Value;
 
 use super::Settings;
 use super::destination::{CeleryKeys, DestinationSettings, FORMATS, HttpKeys, KINDS, QUEUE_TYPES, Target};
-use super::relay::{ON_DELIVERED, ON_FAILED, ORDER, Ordered, UNROUTED};
+use super::relay::{CLAIM_BY, ON_DELIVERED, ON_FAILED, ORDER, Ordered, UNROUTED};
 use super::secret::SecretRef;
 use super::source::KINDS as SOURCES;
 use super::value::Size;
@@ -110,6 +110,7 @@ impl Settings {
             ("lease", duration(relay.lease)),
             ("shutdown_timeout", duration(relay.shutdown_timeout)),
             ("on_delivered", chosen(&ON_DELIVERED, relay.on_delivered)),
+            ("claim_by", chosen(&CLAIM_BY, relay.claim_by)),
             ("order", chosen(&ORDER, ordered)),
             ("order_on_failed", chosen(&ON_FAILED, on_failed)),
             ("unrouted", chosen(&UNROUTED, relay.unrouted)),

@@ -28,7 +28,7 @@ async fn emptied(outbox: &CeleryOutbox) {
 
 /// What Celery's workers would find in Redis, oldest first.
 async fn in_redis(redis: &Redis, queue: &str) -> Vec<Value> {
-    let mut connection = redis::Client::open(redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut connection = pillarbox_testkit::redis::connect(&redis.url()).await;
     let messages: Vec<String> = connection.lrange(queue, 0, -1).await.unwrap();
     messages.iter().rev().map(|message| serde_json::from_str(message).unwrap()).collect()
 }

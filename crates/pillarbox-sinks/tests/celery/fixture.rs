@@ -124,7 +124,7 @@ pub(crate) fn text(text: &str) -> AMQPValue {
 
 /// A connection to look into Redis.
 pub(crate) async fn redis(url: &str) -> ::redis::aio::MultiplexedConnection {
-    ::redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
+    pillarbox_testkit::redis::connect(url).await
 }
 
 pub(crate) async fn shared_redis() -> ::redis::aio::MultiplexedConnection {

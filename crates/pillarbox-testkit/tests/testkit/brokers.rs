@@ -57,8 +57,7 @@ async fn a_killed_rabbitmq_comes_back_with_what_it_confirmed() {
 #[tokio::test]
 async fn a_killed_redis_comes_back_with_what_it_acknowledged() {
     let mut server = Redis::start().await;
-    let client = redis::Client::open(server.url()).expect("an address");
-    let mut connection = client.get_multiplexed_async_connection().await.expect("Redis answers");
+    let mut connection = testkit_redis::connect(&server.url()).await;
     let _: () = connection.lpush("list", "kept").await.expect("it is written");
     let before = server.pid();
 
@@ -66,7 +65,7 @@ async fn a_killed_redis_comes_back_with_what_it_acknowledged() {
     assert!(!listens(server.port()));
     server.start_again().await;
     assert_ne!(before, server.pid());
-    let mut connection = client.get_multiplexed_async_connection().await.expect("Redis answers again");
+    let mut connection = testkit_redis::connect(&server.url()).await;
     let kept: Vec<String> = connection.lrange("list", 0, -1).await.expect("it is read");
     assert_eq!(kept, ["kept"]);
 
@@ -82,8 +81,7 @@ async fn the_shared_brokers_are_there() {
     publish(&channel, &name).await;
     assert_eq!(take(&channel, &name).await, b"kept");
 
-    let client = redis::Client::open(testkit_redis::shared_url()).expect("an address");
-    let mut connection = client.get_multiplexed_async_connection().await.expect("Redis answers");
+    let mut connection = testkit_redis::connect(&testkit_redis::shared_url()).await;
     let length: u64 = connection.lpush(&name, "kept").await.expect("it is written");
     assert_eq!(length, 1);
     let _: () = connection.del(&name).await.expect("it is removed");

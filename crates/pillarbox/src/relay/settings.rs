@@ -13,7 +13,7 @@ use crate::observe::{Observer, Observers};
 use crate::retry::RetryPolicy;
 use crate::route::{Pattern, Route, Routes};
 use crate::sink::{Handler, Message, SendError, Sink};
-use crate::store::{Order, Retention, Store};
+use crate::store::{ClaimBy, Order, Retention, Store};
 
 /// What becomes of a delivered event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,6 +54,8 @@ pub struct RelaySettings {
     pub shutdown_timeout: Duration,
     /// Keep or delete.
     pub on_delivered: OnDelivered,
+    /// How claims are held.
+    pub claim_by: ClaimBy,
     /// Park or discard.
     pub unrouted: Unrouted,
     /// Whether the events of one aggregate are sent one after another.
@@ -81,6 +83,7 @@ impl Default for RelaySettings {
             lease: Duration::from_secs(300),
             shutdown_timeout: Duration::from_secs(30),
             on_delivered: OnDelivered::default(),
+            claim_by: ClaimBy::default(),
             unrouted: Unrouted::default(),
             order: Order::default(),
             retry: RetryPolicy::default(),

@@ -19,8 +19,8 @@ use uuid::Uuid;
 use super::row::killed_its_relays;
 use super::walk::SharedWalk;
 use super::{
-    Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, Order, Retention,
-    Settlement, Store, Swept, Ticket, WakeUp,
+    Ask, Claim, ClaimBy, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, Order,
+    Retention, Settlement, Store, Swept, Ticket, WakeUp,
 };
 use crate::error::StoreError;
 use crate::relay::wake::Waker;
@@ -228,7 +228,7 @@ impl Store for PostgresStore {
         }
         let (from, floor) = {
             let floor = lock(&self.floor);
-            let from = if self.calm() { floor.next(Instant::now()) } else { From::Beginning };
+            let from = if self.may_hold(ask.claim_by) { floor.next(Instant::now()) } else { From::Beginning };
             (from, floor.place(from))
         };
         // Whoever begins at the beginning finds what has lost leases, which only a claim by lease counts.
@@ -405,6 +405,14 @@ impl PostgresStore {
 
     fn calm(&self) -> bool {
         self.calm.load(Ordering::Relaxed)
+    }
+
+    fn may_hold(&self, claim_by: ClaimBy) -> bool {
+        match claim_by {
+            ClaimBy::Auto => self.calm(),
+            ClaimBy::Lease => false,
+            ClaimBy::Lock => true,
+        }
     }
 
     /// Looks whether a relay has died lately.

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use pillarbox::sink::Discard;
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::{
-    Destination, Message, OnDelivered, OnFailed, Order, Relay, RelayBuilder, RelaySettings, Route, SendError,
+    ClaimBy, Destination, Message, OnDelivered, OnFailed, Order, Relay, RelayBuilder, RelaySettings, Route, SendError,
 };
 use pillarbox_sinks::celery::{CelerySettings, CelerySink};
 use pillarbox_sinks::http::{HttpSettings, HttpSink};
@@ -62,6 +62,9 @@ pub(crate) struct RelayArguments {
     concurrency: Option<usize>,
     #[arg(long, value_enum, default_value = "none")]
     order: Ordering,
+    /// Claims are held by leases alone.
+    #[arg(long)]
+    lease: bool,
 }
 
 impl RelayArguments {
@@ -73,11 +76,14 @@ impl RelayArguments {
         let mut settings = RelaySettings::default();
         settings.on_delivered = if self.delete { OnDelivered::Delete } else { OnDelivered::Keep };
         settings.batch_size = self.batch_size.unwrap_or(settings.batch_size);
-        settings.concurrency = self.concurrency.unwrap_or(settings.concurrency);
+        // To a broker whole batches are sent, and the program sends two of them at once.
+        let usual = if matches!(self.sink, Kind::Celery) { 2 } else { settings.concurrency };
+        settings.concurrency = self.concurrency.unwrap_or(usual);
         settings.order = match self.order {
             Ordering::None => Order::None,
             Ordering::Aggregate => Order::Aggregate(OnFailed::Block),
         };
+        settings.claim_by = if self.lease { ClaimBy::Lease } else { ClaimBy::Auto };
         settings.shutdown_timeout = Duration::from_secs(5);
         settings
     }

@@ -36,6 +36,9 @@ struct Arguments {
     /// On which databases.
     #[arg(long, value_enum, default_values_t = [Kind::Postgres, Kind::Sqlite])]
     database: Vec<Kind>,
+    /// How PostgreSQL's claims are held: auto (which is by lease while relays are being killed), lease or lock.
+    #[arg(long, default_value = "lock")]
+    claim_by: String,
     /// The program; without it the one beside this.
     #[arg(long)]
     program: Option<PathBuf>,
@@ -83,7 +86,7 @@ async fn torture(kind: Kind, seed: u64, arguments: &Arguments, program: &std::pa
     let mut database = Database::start(kind, dir.path()).await?;
     let receiver = Receiver::start_counting().await;
     let config = dir.path().join("pillarbox.toml");
-    std::fs::write(&config, configuration(&database.url(), &receiver.url("events")))?;
+    std::fs::write(&config, configuration(&database.url(), &receiver.url("events"), &arguments.claim_by))?;
     let start_relay = || {
         let mut command = std::process::Command::new(program);
         command.arg("relay").arg("--config").arg(&config).env("RUST_LOG", "warn");
@@ -109,13 +112,14 @@ async fn torture(kind: Kind, seed: u64, arguments: &Arguments, program: &std::pa
 }
 
 /// Short leases and retries, so that much happens in little time. Attempts never run out: only the poison may fail.
-fn configuration(database: &str, receiver: &str) -> String {
+fn configuration(database: &str, receiver: &str, claim_by: &str) -> String {
     format!(
         r#"[database]
 url = "{database}"
 
 [relay]
 batch_size = 50
+claim_by = "{claim_by}"
 lease = "3s"
 poll_interval = "200ms"
 shutdown_timeout = "1s"

@@ -106,6 +106,7 @@ DECLARE
     key text := coalesce(outbox_emit.idempotency_key, outbox_emit.aggregate_type || ':' || outbox_emit.aggregate_id);
     size_limit int := coalesce(nullif(current_setting('pillarbox.payload_limit', true), '')::int, 1048576);
     size int := octet_length(coalesce(outbox_emit.payload, '{}')::text);
+    moment timestamptz := clock_timestamp();
     field record;
     emitted uuid;
 BEGIN
@@ -132,10 +133,11 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     INSERT INTO outbox_event
-        (aggregate_type, aggregate_id, event_type, payload, idempotency_key, headers, max_attempts, next_attempt_at)
+        (aggregate_type, aggregate_id, event_type, payload, idempotency_key, headers, max_attempts, next_attempt_at,
+         created_at, updated_at)
     VALUES (outbox_emit.aggregate_type, outbox_emit.aggregate_id, outbox_emit.event_type,
             coalesce(outbox_emit.payload, '{}'), key, nullif(outbox_emit.headers, 'null'), outbox_emit.max_attempts,
-            greatest(outbox_emit.deliver_at, clock_timestamp()))
+            greatest(outbox_emit.deliver_at, moment), moment, moment)
     ON CONFLICT ON CONSTRAINT outbox_event_key DO NOTHING
     RETURNING id INTO emitted;
     IF emitted IS NULL THEN
