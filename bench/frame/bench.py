@@ -102,7 +102,7 @@ class Bench:
         """What a command prints. Its diagnostics are shown only if it fails."""
         done = subprocess.run(
             command,
-            env={**os.environ, **environment},
+            env={**os.environ, "RUST_BACKTRACE": "0", **environment},
             cwd=cwd or self.directory,
             capture_output=True,
             text=True,

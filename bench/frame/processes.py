@@ -28,15 +28,10 @@ class Drained:
 
 def drain(commands: Sequence[Sequence[str | Path]], count: int, log: Path, **environment: str) -> Drained:
     """From the first job that any of them handled to the last that was completed."""
+    surroundings = {**os.environ, "RUST_BACKTRACE": "0", **environment}
     with log.open("ab") as errors:
         processes = [
-            subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env={**os.environ, **environment},
-            )
+            subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=surroundings)
             for command in commands
         ]
         try:

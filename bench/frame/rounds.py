@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -12,6 +13,10 @@ Key = TypeVar("Key")
 
 class DidNotRun(Exception):
     """A contender that could not be installed or does not do what is asked; the message says why."""
+
+
+# What came of a contender that broke, beside what it says itself.
+FAILURES = (DidNotRun, RuntimeError, subprocess.TimeoutExpired)
 
 
 @dataclass
@@ -35,11 +40,11 @@ class Sample:
 
     def show(self, digits: int = 0) -> str:
         if not self.values:
-            return f"did not run: {self.reason}" if self.reason else "–"
-        middle = f"{self.median:,.{digits}f}"
-        if len(self.values) == 1:
-            return middle
-        return f"{middle} ({self.least:,.{digits}f}–{self.most:,.{digits}f})"
+            return f"**did not run:** {self.reason}" if self.reason else "–"
+        shown = f"{self.median:,.{digits}f}"
+        if len(self.values) > 1:
+            shown += f" ({self.least:,.{digits}f}–{self.most:,.{digits}f})"
+        return f"{shown}, then **failed:** {self.reason}" if self.reason else shown
 
     def __str__(self) -> str:
         return self.show()
@@ -48,7 +53,7 @@ class Sample:
 def interleave(
     rounds: int, contenders: Mapping[Key, Callable[[], float]], log: Callable[[str], None]
 ) -> dict[Key, Sample]:
-    """Each contender once per round. One that says that it did not run is not asked again."""
+    """Each contender once per round. One that fails is not asked again, and does not take the others' figures along."""
     samples: dict[Key, Sample] = {key: Sample() for key in contenders}
     for number in range(rounds):
         for key, measure in contenders.items():
@@ -56,9 +61,9 @@ def interleave(
                 continue
             try:
                 value = measure()
-            except DidNotRun as error:
-                samples[key].reason = str(error)
-                log(f"{key}: did not run: {error}")
+            except FAILURES as error:
+                samples[key].reason = (str(error).splitlines() or [type(error).__name__])[0]
+                log(f"round {number + 1}: {key}: {error}")
                 continue
             samples[key].values.append(value)
             log(f"round {number + 1}: {key}: {value:,.0f}")

@@ -73,6 +73,8 @@ class CeleryOutbox:
                     for _ in range(relays)
                 ]
                 return self._compare.drain(broker, Together(running), self.rows)
+        except SystemExit as error:
+            raise RuntimeError(str(error)) from error
         finally:
             broker.purge()
 
