@@ -417,17 +417,17 @@ impl PostgresStore {
 
     /// Looks whether a relay has died lately.
     async fn look_around(&self, relay: Uuid) -> Result<(), sqlx::Error> {
-        let rows: Vec<(Uuid, DateTime<Utc>, f64)> = self
+        let rows: Vec<(Uuid, DateTime<Utc>, f64, f64)> = self
             .schema
             .query_as(include_str!("../../sql/postgres/neighbours.sql"))
             .bind(relay)
             .bind(neighbours::MOURNING.as_secs_f64())
             .fetch_all(&self.pool)
             .await?;
-        let seen: Vec<Neighbour> = rows
-            .into_iter()
-            .map(|(id, heartbeat_at, ago)| Neighbour { id, heartbeat_at, ago: Duration::from_secs_f64(ago.max(0.0)) })
-            .collect();
+        let seconds = |seconds: f64| Duration::from_secs_f64(seconds.max(0.0));
+        let neighbour =
+            |(id, heartbeat_at, ago, age)| Neighbour { id, heartbeat_at, ago: seconds(ago), age: seconds(age) };
+        let seen: Vec<Neighbour> = rows.into_iter().map(neighbour).collect();
         let calm = lock(&self.neighbours).all_live(&seen);
         self.calm.store(calm, Ordering::Relaxed);
         Ok(())

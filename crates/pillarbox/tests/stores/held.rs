@@ -159,6 +159,7 @@ async fn after_a_death_everything_is_claimed_by_lease() {
     outbox.postgres().heartbeat(&heartbeat(1)).await.unwrap();
     assert!(claim(&outbox).await.together().is_some(), "nobody else lives");
     another(&outbox).await.heartbeat(&heartbeat(2)).await.unwrap();
+    outbox.execute("UPDATE outbox_relay SET started_at = started_at - interval '1 minute'").await;
     outbox.postgres().heartbeat(&heartbeat(1)).await.unwrap();
     (&outbox as &dyn Outbox).emit_one().await;
     assert!(outbox.postgres().claim(ASK).await.unwrap().together().is_none(), "it may be dead");

@@ -9,6 +9,9 @@ use uuid::Uuid;
 
 /// Who has not said for so long that it lives is dead.
 const DEAD: Duration = Duration::from_secs(15);
+/// Who started this short a time ago need not have said anything since: two relays may start at once. A second such one is no
+/// coincidence.
+const YOUNG: Duration = Duration::from_secs(3);
 /// For how long a death is remembered.
 pub(super) const MOURNING: Duration = Duration::from_secs(75);
 
@@ -17,7 +20,10 @@ pub(super) const MOURNING: Duration = Duration::from_secs(75);
 pub(super) struct Neighbour {
     pub(super) id: Uuid,
     pub(super) heartbeat_at: DateTime<Utc>,
+    /// How long ago that was.
     pub(super) ago: Duration,
+    /// How long ago it started.
+    pub(super) age: Duration,
 }
 
 /// The first heartbeat of each that was seen: who has said more since was not dead when this relay started.
@@ -29,12 +35,14 @@ impl Neighbours {
     pub(super) fn all_live(&mut self, seen: &[Neighbour]) -> bool {
         self.0.retain(|id, _| seen.iter().any(|neighbour| neighbour.id == *id));
         let first = &mut self.0;
-        let mut dead = |neighbour: &&Neighbour| {
+        let mut doubtful = Vec::new();
+        for neighbour in seen {
             let since = *first.entry(neighbour.id).or_insert(neighbour.heartbeat_at);
-            neighbour.heartbeat_at <= since || neighbour.ago >= DEAD
-        };
-        // Each must be looked at, also after the first that is dead.
-        seen.iter().filter(|neighbour| dead(neighbour)).count() == 0
+            if neighbour.heartbeat_at <= since || neighbour.ago >= DEAD {
+                doubtful.push(neighbour);
+            }
+        }
+        matches!(doubtful[..], []) || matches!(doubtful[..], [only] if only.age < YOUNG)
     }
 }
 
@@ -44,7 +52,7 @@ mod tests {
 
     fn neighbour(id: u128, beat: i64, ago: u64) -> Neighbour {
         let heartbeat_at = DateTime::from_timestamp(beat, 0).unwrap();
-        Neighbour { id: Uuid::from_u128(id), heartbeat_at, ago: Duration::from_secs(ago) }
+        Neighbour { id: Uuid::from_u128(id), heartbeat_at, ago: Duration::from_secs(ago), age: Duration::from_secs(60) }
     }
 
     #[test]
@@ -58,6 +66,14 @@ mod tests {
         assert!(!neighbours.all_live(&[neighbour(1, 100, 1), neighbour(2, 100, 1)]));
         assert!(!neighbours.all_live(&[neighbour(1, 105, 1), neighbour(2, 100, 6)]));
         assert!(neighbours.all_live(&[neighbour(1, 110, 1), neighbour(2, 110, 1)]));
+    }
+
+    #[test]
+    fn two_may_start_at_once_and_three_may_not() {
+        let young = |id| Neighbour { age: Duration::from_secs(1), ..neighbour(id, 100, 1) };
+        assert!(Neighbours::default().all_live(&[young(1)]));
+        assert!(!Neighbours::default().all_live(&[young(1), young(2)]));
+        assert!(!Neighbours::default().all_live(&[young(1), neighbour(2, 100, 1)]));
     }
 
     #[test]
