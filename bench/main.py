@@ -74,7 +74,9 @@ def main() -> int:
     out = options.out or default
     write(out, about, sections, quick=options.quick, took=time.monotonic() - began)
     print(f"written: {out / 'RESULTS.md'}, after {(time.monotonic() - began) / 60:.0f} minutes", file=sys.stderr)
-    return 1 if failed else 0
+    if bench.broken:
+        print(f"broken: {', '.join(bench.broken)}", file=sys.stderr)
+    return 1 if failed or bench.broken else 0
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ class Bench:
         self.directory = servers.directory
         # Of the scenarios that ran before, by the names that they gave them.
         self.figures: dict[str, float] = {}
+        # Contenders that broke: their rows say why, and the run ends with an error.
+        self.broken: list[str] = []
         self._servers = servers
         self._began = time.monotonic()
 
@@ -66,7 +68,9 @@ class Bench:
 
     def interleave(self, contenders: Mapping[Key, Callable[[], float]]) -> dict[Key, Sample]:
         """All contenders in each round of this run."""
-        return interleave(self.rounds, contenders, self.log)
+        samples = interleave(self.rounds, contenders, self.log)
+        self.broken += [str(key) for key, sample in samples.items() if sample.broke]
+        return samples
 
     def server_cpu(self) -> float:
         """CPU seconds used by PostgreSQL's processes so far."""

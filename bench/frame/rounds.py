@@ -25,6 +25,8 @@ class Sample:
 
     values: list[float] = field(default_factory=list)
     reason: str = ""
+    # It broke, where it should not have.
+    broke: bool = False
 
     @property
     def median(self) -> float:
@@ -62,6 +64,7 @@ def interleave(
             try:
                 value = measure()
             except FAILURES as error:
+                samples[key].broke = not isinstance(error, DidNotRun)
                 samples[key].reason = (str(error).splitlines() or [type(error).__name__])[0]
                 log(f"round {number + 1}: {key}: {error}")
                 continue
