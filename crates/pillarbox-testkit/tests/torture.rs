@@ -3,9 +3,10 @@
 use std::process::Command;
 
 /// The program `torture` runs the program `pillarbox`, which stands beside it when the whole workspace is built.
-fn torture(database: &str, kills: u32) {
+fn torture(database: &str, kills: u32, more: &[&str]) {
     let output = Command::new(env!("CARGO_BIN_EXE_torture"))
         .args(["--database", database, "--kills", &kills.to_string()])
+        .args(more)
         .output()
         .expect("torture can be started");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -15,10 +16,20 @@ fn torture(database: &str, kills: u32) {
 
 #[test]
 fn a_short_torture_on_postgresql_loses_nothing() {
-    torture("postgres", 15);
+    torture("postgres", 15, &[]);
 }
 
 #[test]
 fn a_short_torture_on_sqlite_loses_nothing() {
-    torture("sqlite", 10);
+    torture("sqlite", 10, &[]);
+}
+
+#[test]
+fn a_short_torture_on_postgresql_keeps_the_order() {
+    torture("postgres", 10, &["--order"]);
+}
+
+#[test]
+fn a_short_torture_on_sqlite_keeps_the_order() {
+    torture("sqlite", 8, &["--order"]);
 }

@@ -15,7 +15,7 @@ const FRONT: Duration = Duration::from_millis(20);
 const REST: Duration = Duration::from_millis(100);
 /// So many times as long as a sweep took, there is none.
 const SHARE: u32 = 20;
-/// How many pages of a sweep one claim looks at.
+/// How many pages of a sweep a claim looks at that has nothing else; one that may have looks at one.
 const PAGES: usize = 4;
 /// A page has at least so many events, however few are asked for.
 const LEAST_PAGE: usize = 100;
@@ -98,7 +98,8 @@ pub(super) struct Steps {
     whole: bool,
     began: Instant,
     legs: Vec<Leg>,
-    swept: usize,
+    /// How many of a sweep are left to look at.
+    pages: usize,
 }
 
 impl<P> Default for Walk<P> {
@@ -110,15 +111,17 @@ impl<P> Default for Walk<P> {
 impl<P: Clone + PartialOrd> Walk<P> {
     /// Begins a claim. `whole`: it looks at everything before it answers that there is nothing.
     pub(super) fn begin(&self, limit: usize, whole: bool, now: Instant) -> Steps {
-        let mut legs = vec![Leg::Sweep, Leg::Tail];
         // A tail that always has something must not keep a sweep from being made.
-        if self.floor.is_some() && self.sweep_at.is_some_and(|at| at + REST <= now) {
-            legs = vec![Leg::Tail, Leg::Sweep];
-        }
+        let is_overdue = self.floor.is_some() && self.sweep_at.is_some_and(|at| at + REST <= now);
+        let (mut legs, pages) = if is_overdue {
+            (vec![Leg::Sweep, Leg::Tail, Leg::Sweep], 1)
+        } else {
+            (vec![Leg::Sweep, Leg::Tail], PAGES)
+        };
         if self.floor.is_some() && self.front_at.is_none_or(|at| at + FRONT <= now) {
             legs.push(Leg::Front);
         }
-        Steps { limit, whole, began: now, legs, swept: 0 }
+        Steps { limit, whole, began: now, legs, pages }
     }
 
     /// The next page to look at; `None` when the claim has nothing.
@@ -136,11 +139,12 @@ impl<P: Clone + PartialOrd> Walk<P> {
             Leg::Tail => Some(Step { leg, after: self.floor.clone(), rows }),
             Leg::Sweep => {
                 let is_time = steps.whole || self.sweep.is_some() || self.sweep_at.is_none_or(|at| at <= steps.began);
-                if self.floor.is_none() || !is_time || (steps.swept >= PAGES && !steps.whole) {
+                if self.floor.is_none() || !is_time || (steps.pages == 0 && !steps.whole) {
                     steps.legs.pop();
+                    steps.pages = PAGES;
                     return self.next(steps);
                 }
-                steps.swept += 1;
+                steps.pages = steps.pages.saturating_sub(1);
                 let sweep = self.sweep.get_or_insert(Sweep { place: None, blocked: 0, spent: Duration::ZERO });
                 Some(Step { leg, after: sweep.place.clone(), rows })
             }
@@ -192,5 +196,120 @@ impl<P: Clone + PartialOrd> Walk<P> {
             self.sweep = None;
             steps.legs.pop();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: usize = 100;
+
+    /// Due events at the places from 0 on, of which some are blocked; a claim takes the others.
+    struct Table {
+        walk: Walk<usize>,
+        blocked: Vec<bool>,
+        now: Instant,
+        looked: usize,
+    }
+
+    impl Table {
+        fn new(blocked: usize, free: usize) -> Self {
+            let blocked = [vec![true; blocked], vec![false; free]].concat();
+            Self { walk: Walk::default(), blocked, now: Instant::now(), looked: 0 }
+        }
+
+        /// The places that a claim takes, which are not there any more then.
+        fn claim(&mut self, whole: bool) -> usize {
+            let mut steps = self.walk.begin(LIMIT, whole, self.now);
+            while let Some(step) = self.walk.next(&mut steps) {
+                let from = step.after.map_or(0, |place| place + 1).min(self.blocked.len());
+                let page = &self.blocked[from..self.blocked.len().min(from + step.rows)];
+                let free: Vec<usize> = (from..).zip(page).filter(|(_, blocked)| !**blocked).map(|(at, _)| at).collect();
+                let taken = free.len().min(LIMIT);
+                let until = (!page.is_empty()).then(|| from + page.len() - 1);
+                self.looked += page.len();
+                let took = Duration::from_millis(1);
+                self.walk.saw(&mut steps, &step, Page { seen: page.len(), free: taken, taken, until, took });
+                if taken > 0 {
+                    // Those behind them move up, and with them the places that were remembered.
+                    free.iter().take(taken).rev().for_each(|at| {
+                        self.blocked.remove(*at);
+                    });
+                    let moved = |place: usize| place - free.iter().take(taken).filter(|at| **at <= place).count();
+                    self.walk.floor = self.walk.floor.map(moved);
+                    if let Some(sweep) = &mut self.walk.sweep {
+                        sweep.place = sweep.place.map(moved);
+                    }
+                    return taken;
+                }
+            }
+            0
+        }
+    }
+
+    #[test]
+    fn without_blocked_events_every_claim_begins_at_the_front() {
+        let mut table = Table::new(0, 1000);
+        for _ in 0..10 {
+            assert_eq!(table.claim(false), LIMIT);
+        }
+        assert_eq!(table.claim(false), 0);
+        assert_eq!((table.looked, table.walk.floor), (1000, None));
+    }
+
+    #[test]
+    fn a_claim_finds_what_is_behind_many_blocked_events_and_does_not_look_at_them_again_at_once() {
+        let mut table = Table::new(10_000, 50);
+        assert_eq!(table.claim(false), 50);
+        assert!(table.looked >= 10_000);
+        table.looked = 0;
+        table.blocked.extend([false; 50]);
+        assert_eq!(table.claim(false), 50);
+        assert!(table.looked < 1000, "{} looked at", table.looked);
+    }
+
+    #[test]
+    fn what_becomes_free_under_the_floor_is_found_by_a_sweep() {
+        let mut table = Table::new(10_000, 0);
+        assert_eq!(table.claim(false), 0);
+        table.blocked[5000] = false;
+        assert_eq!(table.claim(false), 0, "not at once");
+        table.now += Duration::from_secs(10);
+        let claims = (0..20).position(|_| table.claim(false) == 1);
+        assert!(claims.is_some(), "a few pages at a time");
+    }
+
+    #[test]
+    fn a_busy_tail_does_not_keep_a_sweep_from_being_made() {
+        let mut table = Table::new(10_000, 0);
+        assert_eq!(table.claim(false), 0);
+        table.blocked[5000] = false;
+        for _ in 0..200 {
+            table.now += Duration::from_millis(50);
+            table.blocked.extend([false; 10]);
+            table.claim(false);
+        }
+        assert!(!table.blocked[..9_999].contains(&false), "the one under the floor was taken");
+    }
+
+    #[test]
+    fn a_claim_of_the_whole_finds_it_at_once() {
+        let mut table = Table::new(10_000, 0);
+        assert_eq!(table.claim(true), 0);
+        table.blocked[5000] = false;
+        assert_eq!(table.claim(true), 1);
+    }
+
+    #[test]
+    fn the_floor_goes_when_little_is_blocked() {
+        let mut table = Table::new(500, 0);
+        assert_eq!(table.claim(false), 0);
+        assert!(table.walk.floor.is_some());
+        table.blocked.drain(..450);
+        table.walk.floor = Some(49);
+        table.now += Duration::from_secs(10);
+        table.claim(false);
+        assert_eq!(table.walk.floor, None);
     }
 }

@@ -28,6 +28,12 @@ pub(crate) enum Outbox {
     Sqlite(SqliteStore),
 }
 
+/// An event, and whose it is.
+pub(crate) struct Place {
+    pub(crate) id: Uuid,
+    pub(crate) aggregate_id: String,
+}
+
 impl Database {
     pub(crate) async fn start(kind: Kind, dir: &Path) -> Result<Self> {
         let file = dir.join("outbox.db");
@@ -124,6 +130,14 @@ impl Outbox {
     pub(crate) async fn failed(&self) -> Result<HashSet<Uuid>> {
         let filter = Filter { state: Some(State::Failed), limit: 1_000_000, ..Filter::default() };
         Ok(self.inspect().list(&filter).await?.into_iter().map(|event| event.id).collect())
+    }
+
+    /// All events with their aggregates, in the order of `seq`.
+    pub(crate) async fn places(&self) -> Result<Vec<Place>> {
+        let filter = Filter { limit: 1_000_000, ..Filter::default() };
+        let mut events = self.inspect().list(&filter).await?;
+        events.sort_by_key(|event| event.seq);
+        Ok(events.into_iter().map(|event| Place { id: event.id, aggregate_id: event.aggregate_id }).collect())
     }
 
     pub(crate) async fn counts(&self) -> Result<Counts> {

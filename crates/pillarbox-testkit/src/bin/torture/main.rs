@@ -1,6 +1,7 @@
 //! Nothing lost: producers commit and roll back while relays are killed, PostgreSQL is restarted and the receiver fails,
 //! hangs and dies. At the end every committed event has arrived, no rolled-back one has, none has failed that should
-//! not have, and every duplicate has a cause.
+//! not have, and every duplicate has a cause. With `--order` relays keep the order of aggregates, of which there are few
+//! then, and what arrives first of each must arrive in order.
 //!
 //! `make torture`, or with the seed of an earlier run: `make torture ARGS="--seed 42 --kills 50 --database sqlite"`.
 
@@ -39,6 +40,9 @@ struct Arguments {
     /// How PostgreSQL's claims are held: auto (which is by lease while relays are being killed), lease or lock.
     #[arg(long, default_value = "lock")]
     claim_by: String,
+    /// Relays keep the order of each aggregate's events.
+    #[arg(long)]
+    order: bool,
     /// The program; without it the one beside this.
     #[arg(long)]
     program: Option<PathBuf>,
@@ -73,7 +77,8 @@ async fn main() -> Result<()> {
     }
     if !good {
         bail!(
-            "something was lost, wrongly sent, wrongly failed or sent twice without a cause: see above (seed {seed})"
+            "something was lost, wrongly sent, wrongly failed, out of order or sent twice without a cause: see above \
+             (seed {seed})"
         );
     }
     say("nothing lost");
@@ -86,14 +91,14 @@ async fn torture(kind: Kind, seed: u64, arguments: &Arguments, program: &std::pa
     let mut database = Database::start(kind, dir.path()).await?;
     let receiver = Receiver::start_counting().await;
     let config = dir.path().join("pillarbox.toml");
-    std::fs::write(&config, configuration(&database.url(), &receiver.url("events"), &arguments.claim_by))?;
+    std::fs::write(&config, configuration(&database.url(), &receiver.url("events"), arguments))?;
     let start_relay = || {
         let mut command = std::process::Command::new(program);
         command.arg("relay").arg("--config").arg(&config).env("RUST_LOG", "warn");
         Program::start(command)
     };
 
-    let producers = Producers::start(&database.outbox(), seed);
+    let producers = Producers::start(&database.outbox(), seed, arguments.order);
     let mut chaos = Chaos::new(seed, receiver, (0..arguments.relays).map(|_| start_relay()).collect());
     while chaos.kills() < arguments.kills {
         chaos.disturb(&mut database, &start_relay).await;
@@ -102,7 +107,7 @@ async fn torture(kind: Kind, seed: u64, arguments: &Arguments, program: &std::pa
     let emitted = producers.stop().await;
     say(&format!("{kind:?}: {} kills in {:?}; waiting for the rest to arrive", chaos.kills(), began.elapsed()));
     let settled = database.outbox().wait_until_settled(PATIENCE).await;
-    let verdict = Verdict::of(kind, &database.outbox(), &emitted, &chaos, began.elapsed())
+    let verdict = Verdict::of(kind, &database.outbox(), &emitted, &chaos, arguments.order, began.elapsed())
         .await
         .context("reading what became of the events")?;
     chaos.end().await;
@@ -112,7 +117,9 @@ async fn torture(kind: Kind, seed: u64, arguments: &Arguments, program: &std::pa
 }
 
 /// Short leases and retries, so that much happens in little time. Attempts never run out: only the poison may fail.
-fn configuration(database: &str, receiver: &str, claim_by: &str) -> String {
+fn configuration(database: &str, receiver: &str, arguments: &Arguments) -> String {
+    let claim_by = &arguments.claim_by;
+    let order = if arguments.order { "aggregate" } else { "none" };
     format!(
         r#"[database]
 url = "{database}"
@@ -123,6 +130,8 @@ claim_by = "{claim_by}"
 lease = "3s"
 poll_interval = "200ms"
 shutdown_timeout = "1s"
+order = "{order}"
+order_on_failed = "skip"
 retry = {{ base = "50ms", cap = "500ms", max_attempts = 0 }}
 
 [destinations.receiver]

@@ -1,6 +1,6 @@
 //! The verdict: what was committed against what arrived.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::Kind;
 use crate::chaos::{Chaos, Counts};
-use crate::database::Outbox;
+use crate::database::{Outbox, Place};
 use crate::producers::Emitted;
 
 pub(crate) struct Verdict {
@@ -26,6 +26,7 @@ pub(crate) struct Verdict {
     wrongly_delivered: Vec<Uuid>,
     duplicates: usize,
     unexplained: Vec<Uuid>,
+    out_of_order: Option<Vec<Uuid>>,
 }
 
 /// A request that was under way when its relay was killed is written down a moment later.
@@ -37,6 +38,7 @@ impl Verdict {
         outbox: &Outbox,
         emitted: &Emitted,
         chaos: &Chaos,
+        order: bool,
         took: Duration,
     ) -> Result<Self> {
         let committed = outbox.committed().await?;
@@ -63,6 +65,7 @@ impl Verdict {
             poison: poison.len(),
             duplicates: repeated.map(|(_, times)| times.len() - 1).sum(),
             unexplained,
+            out_of_order: if order { Some(overtakers(&outbox.places().await?, &accepted)) } else { None },
         })
     }
 
@@ -70,8 +73,25 @@ impl Verdict {
         let wrong =
             [&self.lost, &self.never_committed, &self.wrongly_failed, &self.wrongly_delivered, &self.unexplained];
         // A run in which nothing was sent or nothing was rolled back has shown nothing.
-        wrong.iter().all(|ids| ids.is_empty()) && self.arrived > 0 && self.rolled_back > 0
+        let in_order = self.out_of_order.as_ref().is_none_or(Vec::is_empty);
+        in_order && wrong.iter().all(|ids| ids.is_empty()) && self.arrived > 0 && self.rolled_back > 0
     }
+}
+
+/// Events that arrived for the first time before an earlier one of their aggregate had. Those that never arrived were
+/// rejected, and are skipped.
+fn overtakers(places: &[Place], accepted: &HashMap<Uuid, Vec<Instant>>) -> Vec<Uuid> {
+    let mut latest: HashMap<&str, Instant> = HashMap::new();
+    let mut overtakers = Vec::new();
+    for place in places {
+        let Some(first) = accepted.get(&place.id).and_then(|times| times.iter().min()) else { continue };
+        let latest = latest.entry(&place.aggregate_id).or_insert(*first);
+        if first < latest {
+            overtakers.push(place.id);
+        }
+        *latest = (*latest).max(*first);
+    }
+    overtakers
 }
 
 /// Whether something was disturbed between the first delivery and the repeated one.
@@ -103,6 +123,14 @@ impl fmt::Display for Verdict {
             self.wrongly_delivered.len(),
             some(&self.wrongly_delivered)
         )?;
+        if let Some(overtakers) = &self.out_of_order {
+            writeln!(
+                f,
+                "  arrived before an earlier one of their aggregate {} {}",
+                overtakers.len(),
+                some(overtakers)
+            )?;
+        }
         write!(
             f,
             "  duplicates {}, of them without a cause {} {}",
