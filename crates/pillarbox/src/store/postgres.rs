@@ -54,7 +54,7 @@ pub struct PostgresStore {
     neighbours: Arc<Mutex<Neighbours>>,
     /// Connections keep what is prepared on them: there is no transaction pooler between.
     keeps_statements: Arc<AtomicBool>,
-    walk: SharedWalk<ordered::Place>,
+    walk: SharedWalk<Place>,
 }
 
 /// A validated schema's name: the one thing that is ever put into a statement's text.
@@ -142,6 +142,7 @@ impl PostgresStore {
     pub fn hold_from_now_on(&self) {
         self.calm.store(true, Ordering::Relaxed);
         *lock(&self.floor) = Floor::after_a_sweep();
+        self.walk.lock().leased(Instant::now() + Duration::from_secs(3600));
     }
 
     /// The pool, for transactions to emit in.

@@ -15,6 +15,8 @@ const FRONT: Duration = Duration::from_millis(20);
 const REST: Duration = Duration::from_millis(100);
 /// So many times as long as a sweep took, there is none.
 const SHARE: u32 = 20;
+/// How often a claim is by lease where others are by lock: only those count what was lost.
+const LEASE: Duration = Duration::from_secs(1);
 /// How many pages of a sweep a claim looks at that has nothing else; one that may have looks at one.
 const PAGES: usize = 4;
 /// A page has at least so many events, however few are asked for.
@@ -51,6 +53,8 @@ pub(super) struct Walk<P> {
     /// How far a sweep under the floor has come; `None` when none is under way.
     sweep: Option<Sweep<P>>,
     sweep_at: Option<Instant>,
+    /// When a claim by lease was last made.
+    leased_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -104,7 +108,7 @@ pub(super) struct Steps {
 
 impl<P> Default for Walk<P> {
     fn default() -> Self {
-        Self { floor: None, front_at: None, sweep: None, sweep_at: None }
+        Self { floor: None, front_at: None, sweep: None, sweep_at: None, leased_at: None }
     }
 }
 
@@ -122,6 +126,22 @@ impl<P: Clone + PartialOrd> Walk<P> {
             legs.push(Leg::Front);
         }
         Steps { limit, whole, began: now, legs, pages }
+    }
+
+    /// A claim by lease was made then.
+    #[cfg(feature = "postgres")]
+    pub(super) fn leased(&mut self, at: Instant) {
+        self.leased_at = Some(at);
+    }
+
+    /// Whether it is time for a claim by lease, which this one will be then.
+    #[cfg(feature = "postgres")]
+    pub(super) fn leases(&mut self, now: Instant) -> bool {
+        let leases = self.leased_at.is_none_or(|at| at + LEASE <= now);
+        if leases {
+            self.leased_at = Some(now);
+        }
+        leases
     }
 
     /// The next page to look at; `None` when the claim has nothing.

@@ -55,3 +55,28 @@ async fn what_is_held_is_found_through_the_index_whatever_the_table_was_when_tha
     assert!(text.contains("using outbox_event_due") && !text.contains("Seq Scan on outbox_event"), "{text}");
     assert!(text.contains("ROW(next_attempt_at, seq) > "), "{text}");
 }
+
+/// The same with an order: whatever is looked up, an index made for it is used.
+#[tokio::test]
+async fn what_is_held_in_order_is_found_through_indexes() {
+    let outbox = PostgresOutbox::create().await;
+    let mut connection = outbox.pool().acquire().await.unwrap();
+    let hold = include_str!("../../sql/postgres/hold_ordered.sql").replace("{schema}", "public");
+    for mode in ["force_generic_plan", "force_custom_plan"] {
+        let prepare = format!(
+            "{AS_IT_CLAIMS}; DEALLOCATE ALL; SET plan_cache_mode = {mode}; \
+             PREPARE hold (bigint, bigint, boolean, bigint, timestamptz, bigint) AS {hold}; \
+             EXECUTE hold (500, 1000000, true, 500, null, 0)"
+        );
+        sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *connection).await.unwrap();
+        outbox.execute("TRUNCATE outbox_event").await;
+        outbox.execute(ROWS.strip_suffix("ANALYZE outbox_event").unwrap()).await;
+        let explain = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) EXECUTE hold (500, 1000000, true, 500, null, 0)";
+        let plan: Vec<_> = sqlx::raw_sql(explain).fetch_all(&mut *connection).await.unwrap();
+        let text = plan.iter().map(|row| row.get::<String, _>(0)).collect::<Vec<_>>().join("\n");
+        for index in ["outbox_event_due", "outbox_event_order", "outbox_event_pkey"] {
+            assert_eq!(text.matches(&format!("using {index}")).count(), 1, "{mode}: {text}");
+        }
+        assert!(!text.contains("Seq Scan on outbox_event"), "{mode}: {text}");
+    }
+}

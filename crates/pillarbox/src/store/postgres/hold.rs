@@ -170,9 +170,20 @@ impl PostgresStore {
             let (event, deliveries, fresh) = read::held(row)?;
             events.push(Claimed::new(event, deliveries, token, until, self.give_back.clone()).fresh(fresh));
         }
+        Ok(self.held_claim(tx, events, token, ask.lease))
+    }
+
+    /// The claim of events that this transaction holds.
+    pub(super) fn held_claim(
+        &self,
+        tx: Transaction<'static, Postgres>,
+        events: Vec<Claimed>,
+        token: Uuid,
+        lease: Duration,
+    ) -> Claim {
         let ids = events.iter().map(|claimed| claimed.event().id).collect();
-        let patience = self.keep(token, ask.lease, Held { tx, ids });
-        Ok(Claim::new(events).settled_together(patience))
+        let patience = self.keep(token, lease, Held { tx, ids });
+        Claim::new(events).settled_together(patience)
     }
 
     /// Keeps the transaction, and makes leases of what nobody settles. Answers how long the relay should wait.

@@ -1,4 +1,5 @@
-//! Ordered claims on PostgreSQL: page by page through what is due, until one has events that may be sent.
+//! Ordered claims on PostgreSQL: page by page through what is due, until one has events that may be sent. By lock or by
+//! lease, as claims without an order.
 
 use std::time::Instant;
 
@@ -7,20 +8,24 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
+use super::floor::Place;
 use super::{PostgresStore, database, limit, read};
 use crate::error::StoreError;
 use crate::store::walk::{Page, Step};
 use crate::store::{Ask, Claim, Claimed, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, OnFailed};
 
-/// The place of a due event: its time, and its `seq`.
-pub(super) type Place = (DateTime<Utc>, i64);
-
 impl PostgresStore {
     pub(super) async fn claim_ordered(&self, ask: Ask, on_failed: OnFailed) -> Result<Claim, StoreError> {
-        let mut steps = self.walk.lock().begin(ask.limit, ask.whole, Instant::now());
+        let now = Instant::now();
+        let mut steps = self.walk.lock().begin(ask.limit, ask.whole, now);
+        let by_lock = self.may_hold(ask.claim_by) && self.holds.has_room() && !self.walk.lock().leases(now);
         loop {
             let Some(step) = self.walk.lock().next(&mut steps) else { return Ok(Claim::default()) };
-            let (claim, page) = self.claim_page(ask, on_failed, &step).await?;
+            let (claim, page) = if by_lock {
+                self.hold_page(ask, on_failed, &step).await?
+            } else {
+                self.lease_page(ask, on_failed, &step).await?
+            };
             self.walk.lock().saw(&mut steps, &step, page);
             if !claim.is_empty() {
                 return Ok(claim);
@@ -28,14 +33,13 @@ impl PostgresStore {
         }
     }
 
-    async fn claim_page(
+    async fn lease_page(
         &self,
         ask: Ask,
         on_failed: OnFailed,
         step: &Step<Place>,
     ) -> Result<(Claim, Page<Place>), StoreError> {
-        let token = Uuid::new_v4();
-        let began = Instant::now();
+        let (token, began) = (Uuid::new_v4(), Instant::now());
         let rows = self
             .schema
             .query(include_str!("../../../sql/postgres/claim_ordered.sql"))
@@ -49,7 +53,7 @@ impl PostgresStore {
             .bind(limit(step.rows))
             .bind(step.after.map(|(due_at, _)| due_at))
             .bind(step.after.map_or(i64::MIN, |(_, seq)| seq))
-            .fetch_all(&self.pool)
+            .fetch_all(self.holds.pool())
             .await
             .map_err(database("claiming events"))?;
         let mut claimed = Vec::with_capacity(rows.len());
@@ -64,11 +68,45 @@ impl PostgresStore {
         let page = page(&rows, claim.len(), began).map_err(database("reading a claim"))?;
         Ok((claim, page))
     }
+
+    async fn hold_page(
+        &self,
+        ask: Ask,
+        on_failed: OnFailed,
+        step: &Step<Place>,
+    ) -> Result<(Claim, Page<Place>), StoreError> {
+        let (token, began) = (Uuid::new_v4(), Instant::now());
+        let mut tx = self.holds.pool().begin().await.map_err(database("claiming events"))?;
+        let rows = self
+            .kept_query(include_str!("../../../sql/postgres/hold_ordered.sql"))
+            .bind(limit(ask.limit))
+            .bind(limit(ask.bytes))
+            .bind(on_failed == OnFailed::Block)
+            .bind(limit(step.rows))
+            .bind(step.after.map(|(due_at, _)| due_at))
+            .bind(step.after.map_or(i64::MIN, |(_, seq)| seq))
+            .fetch_all(&mut *tx)
+            .await
+            .map_err(|error| self.forgets_statements(error))
+            .map_err(database("claiming events"))?;
+        let mut events = Vec::with_capacity(rows.len());
+        for row in rows.iter().filter(|row| is_event(row)) {
+            let (event, deliveries, fresh) = read::held(row)?;
+            let until = began + ask.lease;
+            events.push(Claimed::new(event, deliveries, token, until, self.give_back.clone()).fresh(fresh));
+        }
+        let page = page(&rows, events.len(), began).map_err(database("reading a claim"))?;
+        if events.is_empty() {
+            tx.commit().await.map_err(database("claiming events"))?;
+            return Ok((Claim::default(), page));
+        }
+        Ok((self.held_claim(tx, events, token, ask.lease), page))
+    }
 }
 
 /// A page without an event to take is told in one row without one.
 fn is_event(row: &PgRow) -> bool {
-    row.try_get::<Option<Uuid>, _>("id").is_ok_and(|id| id.is_some())
+    row.try_get::<Option<Uuid>, _>(0).is_ok_and(|id| id.is_some())
 }
 
 fn page(rows: &[PgRow], taken: usize, began: Instant) -> Result<Page<Place>, sqlx::Error> {
