@@ -19,11 +19,12 @@ NONE, BUSY, IDLE = "no relay", "busy relay", "idle relay"
 LATER = "3600"
 TEXT = f"""
 Writers with a connection each: BEGIN, one statement, COMMIT, again and again for {{seconds}} s. *bare* is a prepared
-INSERT of the same columns by the same driver (sqlx), its events made up in the same way, many rows by `unnest`;
-*emit* is the library's `emit`, and `emit_all` for many. The cost is a writer's time per event, the whole transaction
-counted. {NONE}: nobody delivers. {BUSY}: the program `pillarbox relay` delivers meanwhile what is written, whoever
-writes it, on the same processors. {IDLE}: the events are due in an hour, so the relay sleeps on and every emit may
-wake it. The table is emptied before each turn; all take turns.
+INSERT into the same table by the same driver (sqlx), its events made up in the same way, many rows by `unnest`; it
+leaves to the table's defaults what `emit` writes itself (order, headers, times), checks no duplicates and reads
+nothing back; *emit* is the library's `emit`, and `emit_all` for many. The cost is a writer's time per event, the
+whole transaction counted. {NONE}: nobody delivers. {BUSY}: the program `pillarbox relay` delivers meanwhile what is
+written, whoever writes it, on the same processors. {IDLE}: the events are due in an hour, so the relay sleeps on and
+every emit may wake it. The table is emptied before each turn; all take turns.
 """
 Case = tuple[str, int, int, str]
 
