@@ -24,9 +24,10 @@ def version() -> str:
 PEER = Peer(
     key="awa",
     name="awa",
-    settings="queue storage (its default), 512 workers, claims of 512, completions in batches of 512, no deadlines",
+    settings="queue storage (its default), 2048 workers, claims of 512, completions in batches of 512, no deadlines",
     version=version,
     fill=fill,
     command=lambda url, rows: [str(PROGRAM), "drain", url, str(rows)],
+    slow=True,
     missing=lambda: None if PROGRAM.exists() else "it could not be built",
 )

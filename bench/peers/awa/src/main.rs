@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{bail, Context, Result};
 use awa::model::insert::params_with;
@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use sqlx::postgres::{PgPool, PgPoolOptions};
 
 const QUEUE: &str = "orders";
-const MAX_WORKERS: u32 = 512;
-/// While jobs come in nobody asks the database whether some are left.
-const QUIET: Duration = Duration::from_millis(100);
+const MAX_WORKERS: u32 = 2048;
+/// While jobs come in nobody asks the database whether some are left: its exact count is dear.
+const QUIET: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Serialize, Deserialize, JobArgs)]
 struct Order {
@@ -92,14 +92,23 @@ async fn completed(pool: &PgPool, count: i64, handled: &AtomicI64) -> Result<Sys
         let now = handled.load(Ordering::Relaxed);
         if now < count && now != before {
             before = now;
-            tokio::time::sleep(QUIET).await;
+            quiet(count, handled).await;
             continue;
         }
+        let asked = SystemTime::now();
         if storage.queue_counts(pool, QUEUE).await?.terminal >= count {
-            return Ok(SystemTime::now());
+            return Ok(asked);
         }
         // Another process has jobs to complete, too, and asking costs.
         tokio::time::sleep(Duration::from_millis(if now < count { 50 } else { 10 })).await;
+    }
+}
+
+/// Until a while has passed, or all are handled.
+async fn quiet(count: i64, handled: &AtomicI64) {
+    let until = Instant::now() + QUIET;
+    while Instant::now() < until && handled.load(Ordering::Relaxed) < count {
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
