@@ -43,8 +43,8 @@ A table with {rows:,} events of about 490 B of JSON is drained (slow peers: {few
 the same filled database, analysed and checkpointed; each contender has one turn in each round. For all of them the
 rate counts **from the first job that is handed to a handler or a destination to the last that the database has as
 completed**: starting a process counts for nobody. Ours notes the moment in its own process after the settle has
-committed. Peers ask their table every 10 ms once all jobs were handled; with two processes every 50 ms, after a pause in
-which no job came (100 ms, awa 500 ms), so that their end is seen late by up to that much. django-celery-outbox is
+committed. Peers ask their table every 10 ms once all jobs were handled; with two processes every 50 ms, after a pause
+in which no job came (100 ms, awa 500 ms), so that their end is seen late by up to that much. django-celery-outbox is
 timed from the first message on the broker to the last, and its rows are copied back into its table before each drain
 instead of its database. *One* and *two* are processes on the same table.
 
