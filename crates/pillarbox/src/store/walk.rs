@@ -1,18 +1,22 @@
 //! The walk of ordered claims through what is due, a page at a time. Pure: the time is given, and places are whatever a
 //! store orders its due events by.
 //!
-//! An aggregate that waits for long may have more due events than a page, and they stay at the front of the index. A claim
-//! must neither see only them, nor look at all of them each time. So a floor rises over pages that are mostly blocked, and
-//! claims begin there; the front is looked at now and then, for what was blocked for a moment only, and everything under
-//! the floor is swept from time to time, within a share of the time that is proportionate to what it costs.
+//! An aggregate that waits for long may have more due events than a page, and they stay at the front of the index; so does
+//! what this relay and others hold by locks. A claim must neither see only them, nor look at all of them each time. So a
+//! floor rises over every full page, and the next claim begins there. The front is looked at now and then, for what was
+//! blocked for a moment only, and everything under the floor is swept from time to time, both within a share of the time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two looks at the front page while a floor is above it.
+/// Between two looks at the front page while a floor is above it, if they find nothing and are cheap.
 const FRONT: Duration = Duration::from_millis(20);
-/// Between two sweeps, at least.
+/// So many times as long as such a look took, there is none.
+const FRONT_SHARE: u32 = 10;
+/// Between two sweeps, at least, if something was left under the floor.
 const REST: Duration = Duration::from_millis(100);
+/// The same if nothing was left there but what may have been committed late.
+const LONG_REST: Duration = Duration::from_secs(1);
 /// So many times as long as a sweep took, there is none.
 const SHARE: u32 = 20;
 /// How often a claim is by lease where others are by lock: only those count what was lost.
@@ -47,8 +51,10 @@ impl<P> Clone for SharedWalk<P> {
 /// Where ordered claims have come to.
 #[derive(Debug)]
 pub(super) struct Walk<P> {
-    /// What is due up to here was blocked when it was last looked at.
+    /// What is due up to here was taken, held by somebody or blocked when it was last looked at.
     floor: Option<P>,
+    /// Some of that was due and not taken.
+    left: bool,
     front_at: Option<Instant>,
     /// How far a sweep under the floor has come; `None` when none is under way.
     sweep: Option<Sweep<P>>,
@@ -80,6 +86,14 @@ pub(super) struct Step<P> {
     pub(super) rows: usize,
 }
 
+impl<P> Step<P> {
+    /// Whether most of the page will be free: nothing of it was left behind by an earlier claim.
+    #[cfg(feature = "postgres")]
+    pub(super) fn is_new(&self) -> bool {
+        self.leg == Leg::Tail
+    }
+}
+
 /// What was found on a page.
 #[derive(Debug, Clone)]
 pub(super) struct Page<P> {
@@ -100,6 +114,7 @@ pub(super) struct Page<P> {
 pub(super) struct Steps {
     limit: usize,
     whole: bool,
+    locks: bool,
     began: Instant,
     legs: Vec<Leg>,
     /// How many of a sweep are left to look at.
@@ -108,13 +123,14 @@ pub(super) struct Steps {
 
 impl<P> Default for Walk<P> {
     fn default() -> Self {
-        Self { floor: None, front_at: None, sweep: None, sweep_at: None, leased_at: None }
+        Self { floor: None, left: false, front_at: None, sweep: None, sweep_at: None, leased_at: None }
     }
 }
 
 impl<P: Clone + PartialOrd> Walk<P> {
-    /// Begins a claim. `whole`: it looks at everything before it answers that there is nothing.
-    pub(super) fn begin(&self, limit: usize, whole: bool, now: Instant) -> Steps {
+    /// Begins a claim. `whole`: it looks at everything before it answers that there is nothing. `locks`: it locks what is
+    /// new to it, and looks at no more than it can take.
+    pub(super) fn begin(&self, limit: usize, whole: bool, locks: bool, now: Instant) -> Steps {
         // A tail that always has something must not keep a sweep from being made.
         let is_overdue = self.floor.is_some() && self.sweep_at.is_some_and(|at| at + REST <= now);
         let (mut legs, pages) = if is_overdue {
@@ -122,10 +138,10 @@ impl<P: Clone + PartialOrd> Walk<P> {
         } else {
             (vec![Leg::Sweep, Leg::Tail], PAGES)
         };
-        if self.floor.is_some() && self.front_at.is_none_or(|at| at + FRONT <= now) {
+        if self.left && self.front_at.is_none_or(|at| at <= now) {
             legs.push(Leg::Front);
         }
-        Steps { limit, whole, began: now, legs, pages }
+        Steps { limit, whole, locks, began: now, legs, pages }
     }
 
     /// A claim by lease was made then.
@@ -147,15 +163,10 @@ impl<P: Clone + PartialOrd> Walk<P> {
     /// The next page to look at; `None` when the claim has nothing.
     pub(super) fn next(&mut self, steps: &mut Steps) -> Option<Step<P>> {
         let leg = *steps.legs.last()?;
-        let rows = match (&self.floor, leg) {
-            (None, _) => steps.limit.max(LEAST_PAGE),
-            (Some(_), _) => steps.limit.saturating_mul(2).max(LEAST_PAGE),
-        };
+        let locks = steps.locks && leg == Leg::Tail;
+        let rows = if locks { steps.limit } else { steps.limit.max(LEAST_PAGE) };
         match leg {
-            Leg::Front => {
-                self.front_at = Some(steps.began);
-                Some(Step { leg, after: None, rows })
-            }
+            Leg::Front => Some(Step { leg, after: None, rows }),
             Leg::Tail => Some(Step { leg, after: self.floor.clone(), rows }),
             Leg::Sweep => {
                 let is_time = steps.whole || self.sweep.is_some() || self.sweep_at.is_none_or(|at| at <= steps.began);
@@ -173,17 +184,20 @@ impl<P: Clone + PartialOrd> Walk<P> {
 
     /// A page was looked at.
     pub(super) fn saw(&mut self, steps: &mut Steps, step: &Step<P>, page: Page<P>) {
-        if page.taken > 0 && (page.taken < page.free || page.free >= steps.limit) {
+        let is_cut = page.free >= steps.limit && step.rows > steps.limit;
+        if page.taken > 0 && (page.taken < page.free || is_cut) {
             // There is more to claim on this page, next time.
             return;
         }
         let is_full = page.seen >= step.rows;
-        let is_blocked = page.free < steps.limit && page.free * 2 < page.seen;
         match step.leg {
             Leg::Front => {
+                if page.taken == 0 {
+                    self.front_at = Some(steps.began + (page.took * FRONT_SHARE).max(FRONT));
+                }
                 steps.legs.pop();
             }
-            Leg::Tail if is_full && is_blocked => self.rise(page.until, steps.began),
+            Leg::Tail if is_full => self.rise(page.taken < page.seen, page.until, steps.began),
             Leg::Tail => {
                 steps.legs.pop();
             }
@@ -191,11 +205,14 @@ impl<P: Clone + PartialOrd> Walk<P> {
         }
     }
 
-    fn rise(&mut self, until: Option<P>, now: Instant) {
-        if self.floor.is_none() {
-            self.front_at = Some(now);
+    fn rise(&mut self, leaves: bool, until: Option<P>, now: Instant) {
+        if leaves && !self.left {
+            self.front_at = Some(now + FRONT);
             self.sweep_at = Some(now + REST);
+        } else if self.floor.is_none() {
+            self.sweep_at = Some(now + LONG_REST);
         }
+        self.left |= leaves;
         self.floor = until;
     }
 
@@ -211,8 +228,10 @@ impl<P: Clone + PartialOrd> Walk<P> {
             // Few enough to look at each time.
             if sweep.blocked * 2 < step.rows {
                 self.floor = None;
+                self.left = false;
             }
-            self.sweep_at = Some(steps.began + (sweep.spent * SHARE).max(REST));
+            let rest = if self.left { REST } else { LONG_REST };
+            self.sweep_at = Some(steps.began + (sweep.spent * SHARE).max(rest));
             self.sweep = None;
             steps.legs.pop();
         }
@@ -225,42 +244,41 @@ mod tests {
 
     const LIMIT: usize = 100;
 
-    /// Due events at the places from 0 on, of which some are blocked; a claim takes the others.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Row {
+        Blocked,
+        Free,
+        Gone,
+    }
+
+    /// Due events at the places from 0 on; a claim takes those that are free.
     struct Table {
         walk: Walk<usize>,
-        blocked: Vec<bool>,
+        rows: Vec<Row>,
         now: Instant,
         looked: usize,
     }
 
     impl Table {
         fn new(blocked: usize, free: usize) -> Self {
-            let blocked = [vec![true; blocked], vec![false; free]].concat();
-            Self { walk: Walk::default(), blocked, now: Instant::now(), looked: 0 }
+            let rows = [vec![Row::Blocked; blocked], vec![Row::Free; free]].concat();
+            Self { walk: Walk::default(), rows, now: Instant::now(), looked: 0 }
         }
 
-        /// The places that a claim takes, which are not there any more then.
+        /// How many a claim takes.
         fn claim(&mut self, whole: bool) -> usize {
-            let mut steps = self.walk.begin(LIMIT, whole, self.now);
+            let mut steps = self.walk.begin(LIMIT, whole, false, self.now);
             while let Some(step) = self.walk.next(&mut steps) {
-                let from = step.after.map_or(0, |place| place + 1).min(self.blocked.len());
-                let page = &self.blocked[from..self.blocked.len().min(from + step.rows)];
-                let free: Vec<usize> = (from..).zip(page).filter(|(_, blocked)| !**blocked).map(|(at, _)| at).collect();
+                let from = step.after.map_or(0, |place| place + 1);
+                let there = (from..self.rows.len()).filter(|at| self.rows[*at] != Row::Gone);
+                let seen: Vec<usize> = there.take(step.rows).collect();
+                let free: Vec<usize> = seen.iter().copied().filter(|at| self.rows[*at] == Row::Free).collect();
                 let taken = free.len().min(LIMIT);
-                let until = (!page.is_empty()).then(|| from + page.len() - 1);
-                self.looked += page.len();
-                let took = Duration::from_millis(1);
-                self.walk.saw(&mut steps, &step, Page { seen: page.len(), free: taken, taken, until, took });
+                self.looked += seen.len();
+                let (until, took) = (seen.last().copied(), Duration::from_millis(1));
+                self.walk.saw(&mut steps, &step, Page { seen: seen.len(), free: taken, taken, until, took });
                 if taken > 0 {
-                    // Those behind them move up, and with them the places that were remembered.
-                    free.iter().take(taken).rev().for_each(|at| {
-                        self.blocked.remove(*at);
-                    });
-                    let moved = |place: usize| place - free.iter().take(taken).filter(|at| **at <= place).count();
-                    self.walk.floor = self.walk.floor.map(moved);
-                    if let Some(sweep) = &mut self.walk.sweep {
-                        sweep.place = sweep.place.map(moved);
-                    }
+                    free.iter().take(taken).for_each(|at| self.rows[*at] = Row::Gone);
                     return taken;
                 }
             }
@@ -269,13 +287,13 @@ mod tests {
     }
 
     #[test]
-    fn without_blocked_events_every_claim_begins_at_the_front() {
+    fn without_blocked_events_every_claim_begins_where_the_last_one_ended() {
         let mut table = Table::new(0, 1000);
         for _ in 0..10 {
             assert_eq!(table.claim(false), LIMIT);
         }
         assert_eq!(table.claim(false), 0);
-        assert_eq!((table.looked, table.walk.floor), (1000, None));
+        assert_eq!(table.looked, 1000, "nothing is looked at twice");
     }
 
     #[test]
@@ -284,7 +302,7 @@ mod tests {
         assert_eq!(table.claim(false), 50);
         assert!(table.looked >= 10_000);
         table.looked = 0;
-        table.blocked.extend([false; 50]);
+        table.rows.extend([Row::Free; 50]);
         assert_eq!(table.claim(false), 50);
         assert!(table.looked < 1000, "{} looked at", table.looked);
     }
@@ -293,7 +311,7 @@ mod tests {
     fn what_becomes_free_under_the_floor_is_found_by_a_sweep() {
         let mut table = Table::new(10_000, 0);
         assert_eq!(table.claim(false), 0);
-        table.blocked[5000] = false;
+        table.rows[5000] = Row::Free;
         assert_eq!(table.claim(false), 0, "not at once");
         table.now += Duration::from_secs(10);
         let claims = (0..20).position(|_| table.claim(false) == 1);
@@ -304,20 +322,20 @@ mod tests {
     fn a_busy_tail_does_not_keep_a_sweep_from_being_made() {
         let mut table = Table::new(10_000, 0);
         assert_eq!(table.claim(false), 0);
-        table.blocked[5000] = false;
+        table.rows[5000] = Row::Free;
         for _ in 0..200 {
             table.now += Duration::from_millis(50);
-            table.blocked.extend([false; 10]);
+            table.rows.extend([Row::Free; 10]);
             table.claim(false);
         }
-        assert!(!table.blocked[..9_999].contains(&false), "the one under the floor was taken");
+        assert_eq!(table.rows[5000], Row::Gone);
     }
 
     #[test]
     fn a_claim_of_the_whole_finds_it_at_once() {
         let mut table = Table::new(10_000, 0);
         assert_eq!(table.claim(true), 0);
-        table.blocked[5000] = false;
+        table.rows[5000] = Row::Free;
         assert_eq!(table.claim(true), 1);
     }
 
@@ -326,8 +344,7 @@ mod tests {
         let mut table = Table::new(500, 0);
         assert_eq!(table.claim(false), 0);
         assert!(table.walk.floor.is_some());
-        table.blocked.drain(..450);
-        table.walk.floor = Some(49);
+        table.rows[..460].fill(Row::Gone);
         table.now += Duration::from_secs(10);
         table.claim(false);
         assert_eq!(table.walk.floor, None);

@@ -17,11 +17,11 @@ use crate::store::{Ask, Claim, Claimed, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILE
 impl PostgresStore {
     pub(super) async fn claim_ordered(&self, ask: Ask, on_failed: OnFailed) -> Result<Claim, StoreError> {
         let now = Instant::now();
-        let mut steps = self.walk.lock().begin(ask.limit, ask.whole, now);
         let by_lock = self.may_hold(ask.claim_by) && self.holds.has_room() && !self.walk.lock().leases(now);
+        let mut steps = self.walk.lock().begin(ask.limit, ask.whole, by_lock, now);
         loop {
             let Some(step) = self.walk.lock().next(&mut steps) else { return Ok(Claim::default()) };
-            let (claim, page) = if by_lock {
+            let (claim, page) = if by_lock && step.is_new() {
                 self.hold_page(ask, on_failed, &step).await?
             } else {
                 self.lease_page(ask, on_failed, &step).await?

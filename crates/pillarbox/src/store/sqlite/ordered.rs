@@ -16,7 +16,7 @@ pub(super) type Place = (String, i64);
 
 impl SqliteStore {
     pub(super) async fn claim_ordered(&self, ask: Ask, on_failed: OnFailed) -> Result<Claim, StoreError> {
-        let mut steps = self.walk.lock().begin(ask.limit, ask.whole, Instant::now());
+        let mut steps = self.walk.lock().begin(ask.limit, ask.whole, false, Instant::now());
         loop {
             let Some(step) = self.walk.lock().next(&mut steps) else { return Ok(Claim::default()) };
             let (claim, page) = self.claim_page(ask, on_failed, &step).await?;
