@@ -19,13 +19,15 @@ WITH due AS MATERIALIZED (
 SELECT id, seq, aggregate_type, aggregate_id, event_type, payload::text, headers::text, idempotency_key, attempts,
        max_attempts, 0 AS claims, created_at, next_attempt_at AS due_at,
        -- What was never written to since it was emitted has no deliveries, and need not be looked up.
-       CASE WHEN updated_at > created_at THEN
+       CASE WHEN updated_at <> created_at THEN
            (SELECT jsonb_agg(jsonb_build_object(
                        'destination', destination, 'status', status, 'attempts', attempts, 'error', error,
                        'due_in', greatest(0, extract(epoch FROM next_attempt_at - clock_timestamp())))
                    ORDER BY destination)
             FROM {schema}.outbox_delivery WHERE event_id = placed.id)::text END AS deliveries,
-       updated_at = created_at AS fresh
+       updated_at = created_at AS fresh,
+       -- So many were locked; those over the bytes are free again when the transaction ends.
+       (SELECT count(*) FROM due) AS locked
 FROM placed
 WHERE bytes_before < $2
 ORDER BY next_attempt_at, seq

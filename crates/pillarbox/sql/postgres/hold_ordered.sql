@@ -53,7 +53,7 @@ WITH clock AS MATERIALIZED (
     SELECT id, seq, aggregate_type, aggregate_id, event_type, payload::text, headers::text, idempotency_key, attempts,
            max_attempts, 0 AS claims, created_at, next_attempt_at AS due_at,
            -- What was never written to since it was emitted has no deliveries, and need not be looked up.
-           CASE WHEN updated_at > created_at THEN
+           CASE WHEN updated_at <> created_at THEN
                (SELECT jsonb_agg(jsonb_build_object(
                            'destination', destination, 'status', status, 'attempts', attempts, 'error', error,
                            'due_in', greatest(0, extract(epoch FROM next_attempt_at - clock_timestamp())))

@@ -3,7 +3,7 @@
 //! The statements stand in `sql/postgres`, one file per verb. This file runs the relay's; `postgres/inspect.rs` runs
 //! people's. It knows no sinks.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -51,7 +51,8 @@ pub struct PostgresStore {
     floor: Arc<Mutex<Floor>>,
     /// The relay of this store has said that it lives, and its neighbours do: what it claims may be held by locks.
     calm: Arc<AtomicBool>,
-    neighbours: Arc<Mutex<Neighbours>>,
+    /// What each relay on this store has seen of the others.
+    neighbours: Arc<Mutex<HashMap<Uuid, Neighbours>>>,
     /// Connections keep what is prepared on them: there is no transaction pooler between.
     keeps_statements: Arc<AtomicBool>,
     walk: SharedWalk<Place>,
@@ -234,7 +235,12 @@ impl Store for PostgresStore {
         };
         // Whoever begins at the beginning finds what has lost leases, which only a claim by lease counts.
         if from != From::Beginning && self.holds.has_room() {
-            self.hold(ask, from, floor).await
+            let claim = self.hold(ask, from, floor).await?;
+            if !ask.whole || !claim.is_empty() {
+                return Ok(claim);
+            }
+            let floor = lock(&self.floor).place(From::Beginning);
+            self.lease(ask, From::Beginning, floor).await
         } else {
             self.lease(ask, from, floor).await
         }
@@ -362,7 +368,11 @@ impl Store for PostgresStore {
             .execute(&self.pool)
             .await
             .map_err(database("saying that the relay is gone"))?;
-        self.calm.store(false, Ordering::Relaxed);
+        let mut neighbours = lock(&self.neighbours);
+        neighbours.remove(&relay);
+        if neighbours.is_empty() {
+            self.calm.store(false, Ordering::Relaxed);
+        }
         Ok(())
     }
 
@@ -429,7 +439,7 @@ impl PostgresStore {
         let neighbour =
             |(id, heartbeat_at, ago, age)| Neighbour { id, heartbeat_at, ago: seconds(ago), age: seconds(age) };
         let seen: Vec<Neighbour> = rows.into_iter().map(neighbour).collect();
-        let calm = lock(&self.neighbours).all_live(&seen);
+        let calm = lock(&self.neighbours).entry(relay).or_default().all_live(&seen);
         self.calm.store(calm, Ordering::Relaxed);
         Ok(())
     }
@@ -439,9 +449,10 @@ impl PostgresStore {
         self.schema.query(text).persistent(self.keeps_statements.load(Ordering::Relaxed))
     }
 
-    /// If it is about a statement that the connection does not know, there is a pooler after all.
+    /// If it is about a statement that the connection does not know, there is a pooler after all; or the table was changed
+    /// under it.
     fn forgets_statements(&self, error: sqlx::Error) -> sqlx::Error {
-        const UNKNOWN_STATEMENT: [&str; 2] = ["26000", "42P05"];
+        const UNKNOWN_STATEMENT: [&str; 3] = ["26000", "42P05", "0A000"];
         if let sqlx::Error::Database(error) = &error
             && error.code().is_some_and(|code| UNKNOWN_STATEMENT.contains(&code.as_ref()))
         {

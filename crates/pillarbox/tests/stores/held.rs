@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use pillarbox::Store;
 use pillarbox::delivery::{Change, Verdict};
 use pillarbox::store::postgres::PostgresStore;
-use pillarbox::store::{Claim, Claimed, Settlement};
+use pillarbox::store::{Ask, Claim, Claimed, Settlement};
+use pillarbox::{Event, OnFailed, Order, Store};
 use pillarbox_testkit::conformance::outbox::{ASK, deliver};
 use pillarbox_testkit::conformance::{Outbox, PostgresOutbox};
 use pillarbox_testkit::wait_until;
@@ -163,4 +163,78 @@ async fn after_a_death_everything_is_claimed_by_lease() {
     outbox.postgres().heartbeat(&heartbeat(1)).await.unwrap();
     (&outbox as &dyn Outbox).emit_one().await;
     assert!(outbox.postgres().claim(ASK).await.unwrap().together().is_none(), "it may be dead");
+}
+
+/// The database refuses one of them: what was sent must not be free for others for that.
+#[tokio::test]
+async fn what_the_database_refuses_to_settle_becomes_a_lease_with_the_others() {
+    let outbox = outbox(3).await;
+    outbox.execute("ALTER TABLE outbox_event ADD CONSTRAINT refusal CHECK (error_message <> 'refused')").await;
+    let mut claim = claim(&outbox).await.into_iter();
+    let refused = Change::Retry { after: Duration::ZERO, error: "refused".to_owned() };
+    let mut settlements = vec![claim.next().unwrap().settle(Verdict::of(refused, 1))];
+    settlements.extend(delivered(claim));
+    outbox.postgres().settle(&settlements, false).await.unwrap_err();
+    assert_eq!(count(&outbox, "claimed_by IS NOT NULL").await, 3);
+    assert!(another(&outbox).await.claim(ASK).await.unwrap().is_empty());
+    assert_eq!(outbox.postgres().settle(&settlements[1..], false).await.unwrap(), []);
+    assert_eq!(count(&outbox, "status = 'delivered'").await, 2);
+}
+
+/// As many are locked as were asked for, and only so many claimed as are not too large: the others are claimed next.
+#[tokio::test]
+async fn what_is_locked_and_too_large_to_be_claimed_with_the_others_is_not_passed_over() {
+    let outbox = outbox(0).await;
+    let large = |number| Event::new("Order", number, "order.placed").payload("x".repeat(10_000));
+    outbox.emit((0..9).map(large).collect()).await;
+    let small = Ask { limit: 5, bytes: 15_000, whole: false, ..ASK };
+    let store = outbox.postgres();
+    let mut seqs = Vec::new();
+    let (first, second) = (store.claim(small).await.unwrap(), store.claim(small).await.unwrap());
+    for claim in [first, second] {
+        seqs.extend(claim.iter().map(|claimed| claimed.event().seq));
+        assert_eq!(store.settle(&delivered(claim), false).await.unwrap(), []);
+    }
+    assert_eq!(seqs.len(), 4, "two claims of two");
+    for _ in 0..3 {
+        let claim = store.claim(small).await.unwrap();
+        seqs.extend(claim.iter().map(|claimed| claimed.event().seq));
+        assert_eq!(store.settle(&delivered(claim), false).await.unwrap(), []);
+    }
+    seqs.sort_unstable();
+    assert_eq!(seqs, (1..=9).collect::<Vec<i64>>());
+}
+
+#[tokio::test]
+async fn a_settle_that_is_cancelled_can_be_tried_again() {
+    let outbox = outbox(2).await;
+    let sent = delivered(claim(&outbox).await);
+    // Polled once: it has begun and waits for the database.
+    let _ = tokio::time::timeout(Duration::ZERO, outbox.postgres().settle(&sent, false)).await;
+    let settled = async || outbox.postgres().settle(&sent, false).await.is_ok_and(|lost| lost.is_empty());
+    let delivered = async || settled().await || count(&outbox, "status = 'delivered'").await == 2;
+    wait_until("it is settled", Duration::from_secs(5), delivered).await;
+    assert_eq!(count(&outbox, "status = 'delivered'").await, 2);
+}
+
+/// Locks do not show: an ordered claim would see what is locked as if it were free, and take nothing.
+#[tokio::test]
+async fn an_ordered_claim_goes_on_after_what_is_locked() {
+    let outbox = outbox(500).await;
+    let ordered = Ask { limit: 100, order: Order::Aggregate(OnFailed::Block), whole: false, ..ASK };
+    let store = outbox.postgres();
+    let mut seqs = Vec::new();
+    let mut claims = Vec::new();
+    // One of them may be by lease, for what only leases can count.
+    for _ in 0..4 {
+        let claim = store.claim(ordered).await.unwrap();
+        seqs.extend(claim.iter().map(|claimed| claimed.event().seq));
+        claims.push(claim);
+    }
+    assert!(claims.iter().filter(|claim| claim.together().is_some()).count() >= 3);
+    seqs.sort_unstable();
+    assert_eq!(seqs, (1..=400).collect::<Vec<i64>>());
+    for claim in claims {
+        assert_eq!(store.settle(&delivered(claim), false).await.unwrap(), []);
+    }
 }

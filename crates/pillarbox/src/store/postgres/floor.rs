@@ -20,6 +20,8 @@ const TRAIL_BUDGET: u32 = 4;
 const SWEEP: Duration = Duration::from_secs(1);
 /// Beginning at the beginning may cost this part of the time.
 const SWEEP_BUDGET: u32 = 20;
+/// However expensive it was: what took so long may have been the database's bad moment.
+const LONGEST_REST: Duration = Duration::from_secs(30);
 
 /// Where the next claim begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,18 +41,20 @@ pub(super) struct Floor {
     /// The last claim was full, so that there is more above it.
     full: bool,
     sweep_at: Option<Instant>,
+    /// When something was last let go below.
+    reset_at: Option<Instant>,
     trail_at: Option<Instant>,
 }
 
 impl Floor {
     pub(super) fn new() -> Self {
-        Self { end: None, full: false, sweep_at: None, trail_at: None }
+        Self { end: None, full: false, sweep_at: None, reset_at: None, trail_at: None }
     }
 
     /// It has just begun at the beginning, and need not do so for long.
     pub(super) fn after_a_sweep() -> Self {
         let later = Instant::now() + Duration::from_secs(3600);
-        Self { end: Some(beginning()), full: true, sweep_at: Some(later), trail_at: None }
+        Self { end: Some(beginning()), full: true, sweep_at: Some(later), reset_at: None, trail_at: None }
     }
 
     /// From where to read now.
@@ -77,7 +81,9 @@ impl Floor {
     pub(super) fn read(&mut self, from: From, began: Instant, now: Instant, last: Option<Place>, full: bool) {
         let took = now.saturating_duration_since(began);
         match from {
-            From::Beginning => self.sweep_at = Some(now + SWEEP.max(took * SWEEP_BUDGET)),
+            // What was let go meanwhile it may have missed.
+            From::Beginning if self.reset_at.is_some_and(|at| at >= began) => {}
+            From::Beginning => self.sweep_at = Some(now + (took * SWEEP_BUDGET).clamp(SWEEP, LONGEST_REST)),
             From::Trailing => self.trail_at = Some(now + took * TRAIL_BUDGET),
             From::End => {}
         }
@@ -89,12 +95,21 @@ impl Floor {
     /// Something may have been let go below: the next claim begins at the beginning.
     pub(super) fn reset(&mut self) {
         self.sweep_at = None;
+        self.reset_at = Some(Instant::now());
+    }
+
+    /// What comes after this was passed over, and is free now.
+    pub(super) fn back_to(&mut self, place: Place) {
+        if self.end.is_some_and(|end| place < end) {
+            self.end = Some(place);
+        }
+        self.full = true;
     }
 }
 
 /// Before every event.
 fn beginning() -> Place {
-    (DateTime::UNIX_EPOCH, 0)
+    (DateTime::<Utc>::from_timestamp(-200_000_000_000, 0).unwrap_or(DateTime::UNIX_EPOCH), 0)
 }
 
 #[cfg(test)]
@@ -139,6 +154,32 @@ mod tests {
         floor.read(From::Beginning, now, now, None, false);
         floor.reset();
         assert_eq!(floor.next(now), From::Beginning);
+    }
+
+    #[test]
+    fn a_sweep_does_not_make_up_for_what_is_let_go_meanwhile() {
+        let (mut floor, began) = (Floor::new(), Instant::now());
+        floor.reset();
+        floor.read(From::Beginning, began, began + MS, Some(at(100)), true);
+        assert_eq!(floor.next(began + MS), From::Beginning);
+    }
+
+    #[test]
+    fn however_long_a_sweep_took_the_next_is_made_within_half_a_minute() {
+        let (mut floor, now) = (Floor::new(), Instant::now());
+        floor.read(From::Beginning, now, now + 60_000 * MS, Some(at(100)), true);
+        assert_eq!(floor.next(now + 89_000 * MS), From::End);
+        assert_eq!(floor.next(now + 90_000 * MS), From::Beginning);
+    }
+
+    #[test]
+    fn it_goes_back_to_what_was_too_large_to_be_claimed_with_the_others() {
+        let (mut floor, now) = (Floor::new(), Instant::now());
+        floor.read(From::Beginning, now, now, Some(at(100)), false);
+        floor.back_to(at(50));
+        assert_eq!((floor.next(now), floor.place(From::End)), (From::End, at(50)));
+        floor.back_to(at(70));
+        assert_eq!(floor.place(From::End), at(50));
     }
 
     #[test]

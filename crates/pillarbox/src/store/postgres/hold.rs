@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use sqlx::postgres::PgPool;
-use sqlx::{Postgres, Transaction};
+use sqlx::{Executor, Postgres, Transaction};
 use uuid::Uuid;
 
 use super::floor::{From, Place};
@@ -34,9 +34,10 @@ const MOST: usize = 4;
 const REMEMBERED: usize = 64;
 
 /// Statements that claim are held to the index that is made for them: where the planner knows nothing of a backlog yet, it
-/// would read all of it and sort. A host that vanishes must not keep its locks.
+/// would read all of it and sort. A host that vanishes must not keep its locks for ever, and one that only paused should find
+/// them again.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off; \
-                     SET LOCAL idle_in_transaction_session_timeout = '5s'; \
+                     SET LOCAL idle_in_transaction_session_timeout = '30s'; \
                      SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off";
 
 /// The holds of a store.
@@ -65,6 +66,8 @@ pub(super) struct Hold {
 struct Held {
     tx: Transaction<'static, Postgres>,
     ids: Vec<Uuid>,
+    /// More was locked than was claimed, because of its size: it begins here.
+    cut: Option<Place>,
 }
 
 /// How fast holds are answered, and whether they are worth it.
@@ -128,7 +131,8 @@ impl Holds {
 
     /// Remembers that this was given back; `false`: it is not held by locks.
     pub(super) fn drop_ticket(&self, ticket: Ticket) -> bool {
-        match self.find(ticket.token) {
+        // With the lock: who ends a hold takes it out first, and looks at what was dropped then.
+        match lock(&self.open).get(&ticket.token) {
             Some(hold) => lock(&hold.dropped).insert(ticket.id),
             None => false,
         }
@@ -159,7 +163,8 @@ impl PostgresStore {
             .map_err(|error| self.forgets_statements(error))
             .map_err(database("claiming events"))?;
         let last = rows.last().map(read::place).transpose()?;
-        lock(&self.floor).read(from, began, Instant::now(), last, rows.len() >= ask.limit);
+        let locked = rows.last().map(read::locked).transpose()?.unwrap_or_default();
+        lock(&self.floor).read(from, began, Instant::now(), last, locked >= ask.limit);
         if rows.is_empty() {
             tx.commit().await.map_err(database("claiming events"))?;
             return Ok(Claim::default());
@@ -170,7 +175,8 @@ impl PostgresStore {
             let (event, deliveries, fresh) = read::held(row)?;
             events.push(Claimed::new(event, deliveries, token, until, self.give_back.clone()).fresh(fresh));
         }
-        Ok(self.held_claim(tx, events, token, ask.lease))
+        let cut = last.filter(|_| locked > events.len());
+        Ok(self.held_claim(tx, events, token, ask.lease, cut))
     }
 
     /// The claim of events that this transaction holds.
@@ -180,9 +186,10 @@ impl PostgresStore {
         events: Vec<Claimed>,
         token: Uuid,
         lease: Duration,
+        cut: Option<Place>,
     ) -> Claim {
         let ids = events.iter().map(|claimed| claimed.event().id).collect();
-        let patience = self.keep(token, lease, Held { tx, ids });
+        let patience = self.keep(token, lease, Held { tx, ids, cut });
         Claim::new(events).settled_together(patience)
     }
 
@@ -208,7 +215,7 @@ impl PostgresStore {
     }
 
     /// Settles within the transaction that holds these events, and makes leases of the others of that claim.
-    /// `None`: it is not open any more.
+    /// `None`: it is not open any more. After an error they are leases, or the transaction broke.
     pub(super) async fn settle_held(
         &self,
         hold: &Hold,
@@ -217,47 +224,58 @@ impl PostgresStore {
     ) -> Result<Option<HashSet<Uuid>>, sqlx::Error> {
         let mut held = hold.held.lock().await;
         let Some(mut taken) = held.take() else { return Ok(None) };
-        let settled = self.settle_and_lease(hold, &mut taken, settlements, delete).await;
-        let committed = match settled {
-            Ok((settled, slow)) => taken.tx.commit().await.map(|()| (settled, slow)),
-            Err(error) => Err(error),
-        };
-        // Not before the transaction has ended: who does not find it believes that it is a lease.
-        lock(&self.holds.open).remove(&hold.token);
-        // What was dropped meanwhile has a lease by now, or is gone.
-        for id in lock(&hold.dropped).drain() {
-            let _ = self.give_back.send(Ticket { id, token: hold.token });
-        }
-        match committed {
-            Ok((settled, slow)) => {
-                let now = Instant::now();
-                lock(&self.holds.tempo).ended(now - hold.began, taken.ids.len(), slow, now);
-                Ok(Some(settled))
-            }
-            Err(error) => {
-                self.holds.broke(hold.token);
-                lock(&self.floor).reset();
-                Err(self.forgets_statements(error))
-            }
+        let mut ending = Ending { store: self, hold, cut: taken.cut, breaks: true };
+        let done = self.settle_or_lease(hold, &mut taken, settlements, delete).await?;
+        taken.tx.commit().await?;
+        ending.breaks = false;
+        drop(ending);
+        let now = Instant::now();
+        lock(&self.holds.tempo).ended(now - hold.began, taken.ids.len(), done.leased, now);
+        match done.refused {
+            Some(error) => Err(error),
+            None => Ok(Some(done.settled)),
         }
     }
 
-    /// Answers what was settled, and how many became leases.
+    /// What the database refuses to settle becomes a lease, as a whole: the locks must not be lost for it.
+    async fn settle_or_lease(
+        &self,
+        hold: &Hold,
+        held: &mut Held,
+        settlements: &[&Settlement],
+        delete: bool,
+    ) -> Result<Done, sqlx::Error> {
+        // What was plainly delivered is written by its ids alone, and nothing about it can be refused.
+        if settlements.iter().all(|settlement| settlement.is_plain_delivery()) {
+            return self.settle_and_lease(hold, held, settlements, delete).await;
+        }
+        held.tx.execute("SAVEPOINT settle").await?;
+        match self.settle_and_lease(hold, held, settlements, delete).await {
+            Err(sqlx::Error::Database(refused)) => {
+                held.tx.execute("ROLLBACK TO SAVEPOINT settle").await?;
+                let leased = self.settle_and_lease(hold, held, &[], delete).await?;
+                Ok(Done { refused: Some(sqlx::Error::Database(refused)), ..leased })
+            }
+            done => done,
+        }
+    }
+
     async fn settle_and_lease(
         &self,
         hold: &Hold,
         held: &mut Held,
         settlements: &[&Settlement],
         delete: bool,
-    ) -> Result<(HashSet<Uuid>, usize), sqlx::Error> {
+    ) -> Result<Done, sqlx::Error> {
         let settled = self.settle_in(&mut held.tx, settlements, Fence::Lock, delete).await?;
         if settled.len() == held.ids.len() {
-            return Ok((settled, 0));
+            return Ok(Done { settled, leased: 0, refused: None });
         }
-        let dropped = std::mem::take(&mut *lock(&hold.dropped));
+        // They are due where they were as soon as the transaction ends.
+        let dropped = lock(&hold.dropped).clone();
         let rest = held.ids.iter().filter(|id| !settled.contains(*id) && !dropped.contains(*id));
         let rest: Vec<Uuid> = rest.copied().collect();
-        let slow = rest.len();
+        let leased = rest.len();
         if !rest.is_empty() {
             self.kept_query(include_str!("../../../sql/postgres/hold_lease.sql"))
                 .bind(rest)
@@ -266,11 +284,50 @@ impl PostgresStore {
                 .execute(&mut *held.tx)
                 .await?;
         }
-        if !dropped.is_empty() {
-            // They are due where they were, below the floor.
-            lock(&self.floor).reset();
+        Ok(Done { settled, leased, refused: None })
+    }
+}
+
+/// What a settle came to.
+struct Done {
+    settled: HashSet<Uuid>,
+    /// How many were not answered.
+    leased: usize,
+    /// What the database said to what it did not take.
+    refused: Option<sqlx::Error>,
+}
+
+/// The end of a hold, also when whoever ends it is cancelled half-way.
+struct Ending<'a> {
+    store: &'a PostgresStore,
+    hold: &'a Hold,
+    cut: Option<Place>,
+    /// The transaction was not committed: its events are nobody's.
+    breaks: bool,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let (holds, hold) = (&self.store.holds, self.hold);
+        // Before it is taken out: who does not find it believes that it is a lease.
+        if self.breaks {
+            holds.broke(hold.token);
         }
-        Ok((settled, slow))
+        lock(&holds.open).remove(&hold.token);
+        let dropped = std::mem::take(&mut *lock(&hold.dropped));
+        let mut floor = lock(&self.store.floor);
+        if self.breaks || !dropped.is_empty() {
+            // They are due where they were, below the floor.
+            floor.reset();
+        }
+        if let Some(cut) = self.cut {
+            floor.back_to(cut);
+        }
+        drop(floor);
+        // Some may have been dropped after the others were leased; for the rest this changes nothing.
+        for id in dropped {
+            let _ = self.store.give_back.send(Ticket { id, token: hold.token });
+        }
     }
 }
 

@@ -100,7 +100,7 @@ impl PostgresStore {
             tx.commit().await.map_err(database("claiming events"))?;
             return Ok((Claim::default(), page));
         }
-        Ok((self.held_claim(tx, events, token, ask.lease), page))
+        Ok((self.held_claim(tx, events, token, ask.lease, None), page))
     }
 }
 

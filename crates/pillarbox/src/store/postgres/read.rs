@@ -32,6 +32,12 @@ pub(super) fn held(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, bool), St
     Ok((event, deliveries, fresh))
 }
 
+/// How many events a row of `hold.sql` was locked with, itself among them.
+pub(super) fn locked(row: &PgRow) -> Result<usize, StoreError> {
+    let locked: i64 = row.try_get("locked").map_err(database("reading a claim"))?;
+    Ok(usize::try_from(locked).unwrap_or_default())
+}
+
 /// Where a row of `hold.sql` stands in the due index.
 pub(super) fn place(row: &PgRow) -> Result<Place, StoreError> {
     let place = || Ok((row.try_get("due_at")?, row.try_get("seq")?));

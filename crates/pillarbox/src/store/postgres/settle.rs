@@ -43,13 +43,25 @@ impl PostgresStore {
                 leased.extend(claim);
             }
         }
-        for (rest, fence) in [(leased, Fence::Lease), (unheld, Fence::Unclaimed)] {
-            if !rest.is_empty() {
-                let mut tx = self.pool.begin().await?;
-                settled.extend(self.settle_in(&mut tx, &rest, fence, delete).await?);
-                tx.commit().await?;
-            }
+        settled.extend(self.settle_unheld(&unheld, Fence::Unclaimed, delete).await?);
+        // Whether a transaction broke before or after its commit cannot be known: then the rest of it is leased.
+        leased.extend(unheld.into_iter().filter(|settlement| !settled.contains(&settlement.ticket().id)));
+        settled.extend(self.settle_unheld(&leased, Fence::Lease, delete).await?);
+        Ok(settled)
+    }
+
+    async fn settle_unheld(
+        &self,
+        settlements: &[&Settlement],
+        fence: Fence,
+        delete: bool,
+    ) -> Result<HashSet<Uuid>, sqlx::Error> {
+        if settlements.is_empty() {
+            return Ok(HashSet::new());
         }
+        let mut tx = self.pool.begin().await?;
+        let settled = self.settle_in(&mut tx, settlements, fence, delete).await?;
+        tx.commit().await?;
         Ok(settled)
     }
 
