@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 # In the order of the report.
-SCENARIOS = ("drain", "steady", "latency", "horizon", "backlog", "emit", "slow")
+SCENARIOS = ("drain", "latency", "emit", "slow", "backlog", "horizon", "steady")
 
 
 def arguments() -> argparse.Namespace:
@@ -52,6 +52,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(143))
     began = time.monotonic()
+    out = options.out or default
     sections: list[Section] = []
     failed = False
     with Bench.start(quick=options.quick) as bench:
@@ -71,8 +72,8 @@ def main() -> int:
             section.took = time.monotonic() - started
             bench.log(f"== {name}: {section.took:.0f} s")
             sections.append(section)
-    out = options.out or default
-    write(out, about, sections, quick=options.quick, took=time.monotonic() - began)
+            # After each: a run that is cut off has what it has.
+            write(out, about, sections, quick=options.quick, took=time.monotonic() - began)
     print(f"written: {out / 'RESULTS.md'}, after {(time.monotonic() - began) / 60:.0f} minutes", file=sys.stderr)
     if bench.broken:
         print(f"broken: {', '.join(bench.broken)}", file=sys.stderr)

@@ -30,7 +30,7 @@ Case = tuple[str, int, int, str]
 
 
 def run(bench: Bench) -> Section:
-    seconds = 0.7 if bench.quick else 2.0
+    seconds = 0.7 if bench.quick else 1.2
     cases: list[Case] = list(product((NONE, BUSY), WRITERS, PER_TRANSACTION, MODES))
     cases += product((IDLE,), (8,), (1,), MODES)
     rates, costs = ({case: Sample() for case in cases} for _ in range(2))
