@@ -233,6 +233,9 @@ async fn redis_is_reached_by_its_socket() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("redis.sock");
     let server = Redis::start_with(&[("unixsocket", path.to_str().unwrap()), ("requirepass", "hunter2")]).await;
+    // The server listens on its port a moment before it does on its socket.
+    let listens = async || std::os::unix::net::UnixStream::connect(&path).is_ok();
+    wait_until("it listens on its socket", PATIENCE, listens).await;
     let sink = sink(settings(format!("redis+socket://:hunter2@{}?virtual_host=3", path.display())));
     assert_eq!(send_one(&sink, to_queue("orders")).await, Ok(()));
     let mut look = redis(&server.url().replace("redis://", "redis://:hunter2@").replace("/0", "/3")).await;
