@@ -95,7 +95,8 @@ def test_what_should_have_been_delivered_is_due_now(alias):
     past = timezone.now() - datetime.timedelta(hours=1)
     row = {"aggregate_type": "Order", "event_type": "order.placed", "deliver_at": past}
     one = pillarbox.emit_event("Order", "1", "order.placed", {}, deliver_at=past, using=alias)
-    for event in (one, *pillarbox.emit_events([{**row, "aggregate_id": "2"}, {**row, "aggregate_id": "3"}], using=alias)):
+    more = [{**row, "aggregate_id": "2"}, {**row, "aggregate_id": "3"}]
+    for event in (one, *pillarbox.emit_events(more, using=alias)):
         assert event.next_attempt_at == stored(event).next_attempt_at == event.created_at
 
 
