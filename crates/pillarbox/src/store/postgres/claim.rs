@@ -1,0 +1,98 @@
+//! Claim on PostgreSQL: by lock or by lease, and from where on. By lock only while this relay's neighbours live.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use super::floor::{From, Place};
+use super::hold::lock;
+use super::neighbours::{self, Neighbour};
+use super::{PostgresStore, database, limit, read};
+use crate::error::StoreError;
+use crate::store::{Ask, Claim, ClaimBy, Claimed, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, Order};
+
+impl PostgresStore {
+    pub(super) async fn claim_due(&self, ask: Ask) -> Result<Claim, StoreError> {
+        if let Order::Aggregate(on_failed) = ask.order {
+            return self.claim_ordered(ask, on_failed).await;
+        }
+        let (from, floor) = {
+            let floor = lock(&self.floor);
+            let from = if self.may_hold(ask.claim_by) { floor.next(Instant::now()) } else { From::Beginning };
+            (from, floor.place(from))
+        };
+        // Whoever begins at the beginning finds what has lost leases, which only a claim by lease counts.
+        if from != From::Beginning && self.holds.has_room() {
+            let claim = self.hold(ask, from, floor).await?;
+            if !ask.whole || !claim.is_empty() {
+                return Ok(claim);
+            }
+            let floor = lock(&self.floor).place(From::Beginning);
+            self.lease(ask, From::Beginning, floor).await
+        } else {
+            self.lease(ask, from, floor).await
+        }
+    }
+
+    /// Claims by lease, from there on.
+    async fn lease(&self, ask: Ask, from: From, floor: Place) -> Result<Claim, StoreError> {
+        let (token, began) = (Uuid::new_v4(), Instant::now());
+        let until = began + ask.lease;
+        let rows = self
+            .schema
+            .query(include_str!("../../../sql/postgres/claim.sql"))
+            .bind(limit(ask.limit))
+            .bind(limit(ask.bytes))
+            .bind(ask.lease.as_secs_f64())
+            .bind(token)
+            .bind(LOSSES_BEFORE_ALONE.cast_signed())
+            .bind(LOSSES_BEFORE_FAILED.cast_signed())
+            .bind(floor.0)
+            .bind(floor.1)
+            .fetch_all(self.holds.pool())
+            .await
+            .map_err(database("claiming events"))?;
+        let mut claimed = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let (event, deliveries, due_at) = read::claimed(row)?;
+            claimed.push(((due_at, event.seq), Claimed::new(event, deliveries, token, until, self.give_back.clone())));
+        }
+        // RETURNING promises no order.
+        claimed.sort_by_key(|(place, _)| *place);
+        let last = claimed.last().map(|(place, _)| *place);
+        lock(&self.floor).read(from, began, Instant::now(), last, claimed.len() >= ask.limit);
+        Ok(Claim::new(claimed.into_iter().map(|(_, claimed)| claimed).collect()))
+    }
+
+    pub(super) fn calm(&self) -> bool {
+        self.calm.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn may_hold(&self, claim_by: ClaimBy) -> bool {
+        match claim_by {
+            ClaimBy::Auto => self.calm(),
+            ClaimBy::Lease => false,
+            ClaimBy::Lock => true,
+        }
+    }
+
+    /// Looks whether a relay has died lately.
+    pub(super) async fn look_around(&self, relay: Uuid) -> Result<(), sqlx::Error> {
+        let rows: Vec<(Uuid, DateTime<Utc>, f64, f64)> = self
+            .schema
+            .query_as(include_str!("../../../sql/postgres/neighbours.sql"))
+            .bind(relay)
+            .bind(neighbours::MOURNING.as_secs_f64())
+            .fetch_all(&self.pool)
+            .await?;
+        let seconds = |seconds: f64| Duration::from_secs_f64(seconds.max(0.0));
+        let neighbour =
+            |(id, heartbeat_at, ago, age)| Neighbour { id, heartbeat_at, ago: seconds(ago), age: seconds(age) };
+        let seen: Vec<Neighbour> = rows.into_iter().map(neighbour).collect();
+        let calm = lock(&self.neighbours).entry(relay).or_default().all_live(&seen);
+        self.calm.store(calm, Ordering::Relaxed);
+        Ok(())
+    }
+}
