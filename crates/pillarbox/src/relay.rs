@@ -213,12 +213,13 @@ impl Engine {
         }
         self.settler.expect(&claim);
         let batch = Batch::new(&self.observers, claim.len());
-        for claimed in claim {
+        let admitted = claim.into_iter().map(|claimed| {
             let permit = self.load.admit(claimed.event().payload.get().len()).of(&batch);
-            match &self.sequence {
-                None => self.start(claimed, permit, None),
-                Some(sequence) => self.enter(sequence, claimed, permit),
-            }
+            (claimed, permit)
+        });
+        match &self.sequence {
+            None => admitted.for_each(|(claimed, permit)| self.start(claimed, permit, None)),
+            Some(sequence) => self.enter(sequence, admitted),
         }
     }
 

@@ -113,11 +113,19 @@ impl Sequence {
 }
 
 impl Engine {
-    /// Sends an event when it is its turn.
-    pub(super) fn enter(self: &Arc<Self>, sequence: &Sequence, claimed: Claimed, permit: Permit) {
-        let aggregate = Aggregate(Arc::clone(claimed.event()));
-        let first = lock(&sequence.lines).enter(aggregate.clone(), Waiting { claimed, permit });
-        if let Some(first) = first {
+    /// Sends each event of a claim when it is its turn. All stand in their lines before the first one starts: it may end at
+    /// once and badly, and then those behind it must not take its place.
+    pub(super) fn enter(self: &Arc<Self>, sequence: &Sequence, claim: impl Iterator<Item = (Claimed, Permit)>) {
+        let mut firsts = Vec::new();
+        {
+            let mut lines = lock(&sequence.lines);
+            for (claimed, permit) in claim {
+                let aggregate = Aggregate(Arc::clone(claimed.event()));
+                let first = lines.enter(aggregate.clone(), Waiting { claimed, permit });
+                firsts.extend(first.map(|first| (aggregate, first)));
+            }
+        }
+        for (aggregate, first) in firsts {
             self.follow(sequence, &aggregate, Step::Start(first));
         }
     }

@@ -104,6 +104,27 @@ fn one_place(outbox: &Outbox, on_failed: OnFailed, place: &Place) -> Relay {
         .unwrap()
 }
 
+/// The first one's turn ends before the second one was looked at.
+#[tokio::test]
+async fn those_behind_one_that_is_parked_at_once_do_not_take_its_place() {
+    for parks in ["paused", "unrouted"] {
+        let outbox = Outbox::new().await;
+        line(&outbox, parks, 3).await;
+        let place = Place::fine();
+        let relay = outbox
+            .relay()
+            .settings(ordered(OnFailed::Skip))
+            .destination(place.as_destination("a"))
+            .destination(Place::fine().as_destination("b").paused(true))
+            .route(Route::new("account.*", ["a"]))
+            .route(Route::new("paused", ["b"]))
+            .build()
+            .unwrap();
+        relay.drain().await.unwrap();
+        assert_eq!(place.got().len(), 0, "the first one is {parks}");
+    }
+}
+
 #[tokio::test]
 async fn a_failed_event_blocks_or_is_skipped() {
     for (on_failed, delivered) in [(OnFailed::Block, 0), (OnFailed::Skip, 3)] {
