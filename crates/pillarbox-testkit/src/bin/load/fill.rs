@@ -40,7 +40,7 @@ pub(crate) struct Fill {
     /// They have failed once and are due so many seconds from now.
     #[arg(long)]
     due_in: Option<i64>,
-    /// How many connections write at once.
+    /// How many connections write at once; with `--aggregates` it is one.
     #[arg(long, default_value_t = 2)]
     writers: u32,
 }
@@ -68,7 +68,9 @@ impl Fill {
         let began = Instant::now();
         let (fill, next) = (Arc::new(self), Arc::new(AtomicU64::new(0)));
         let mut writers = JoinSet::new();
-        for _ in 0..fill.writers {
+        // Who cares for the order of an aggregate's events writes them one after another.
+        let count = if fill.aggregates.is_some() { 1 } else { fill.writers };
+        for _ in 0..count {
             writers.spawn(Arc::clone(&fill).write(store.clone(), Arc::clone(&next)));
         }
         while let Some(written) = writers.join_next().await {
