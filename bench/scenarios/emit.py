@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import ExitStack
 from itertools import product
+from typing import Any
 
 from frame.bench import Bench
 from frame.plots import OURS, RAW, Bar, bars
@@ -13,86 +13,89 @@ from frame.report import Aim, Plot, Section, Table
 from frame.rounds import Sample
 
 TITLE = "Emit"
-WRITERS, PER_TRANSACTION, MODES = (1, 8, 32), (1, 50), ("bare", "emit")
+WRITERS, MODES = (1, 8, 32), ("bare", "emit")
+# How many in a transaction, and whether they have given keys, which emit looks for.
+KINDS = ((1, False), (1, True), (50, False), (50, True))
 NONE, BUSY, IDLE = "no relay", "busy relay", "idle relay"
 # An hour later than anything here: a relay is told of them and has nothing to do.
 LATER = "3600"
 TEXT = f"""
-Writers with a connection each: BEGIN, one statement, COMMIT, again and again for {{seconds}} s. *bare* is a prepared
-INSERT into the same table by the same driver (sqlx), its events made up in the same way, many rows by `unnest`; it
-leaves to the table's defaults what `emit` writes itself (order, headers, times), checks no duplicates and reads
-nothing back; *emit* is the library's `emit`, and `emit_all` for many. The cost is a writer's time per event, the
-whole transaction counted. {NONE}: nobody delivers. {BUSY}: the program `pillarbox relay` delivers meanwhile what is
-written, whoever writes it, on the same processors. {IDLE}: the events are due in an hour, so the relay sleeps on and
-every emit may wake it. The table is emptied before each turn; all take turns.
+Writers with a connection each: BEGIN, one statement, COMMIT, again and again. *bare* is a prepared INSERT into the same
+table by the same driver (sqlx), its events made up in the same way, many rows by `unnest`; it leaves to the table's
+defaults what `emit` writes itself (order, headers, times), checks no duplicates and reads nothing back; *emit* is the
+library's `emit`, and `emit_all` for many. Each connection has run a prepared statement of the application's own before,
+as any that emits has: emit prepares its statement only where others are prepared, because a pooler may be between, and
+so both are prepared. The two take turns of 100 ms on the same connections, {{seconds}} s each, with the same table,
+relay and commits (`synchronous_commit` is on); what has begun in a turn is waited for. The cost is that of a writer's
+whole transaction, per event: the ratio of the medians of the turns' rates. Events with keys of *their own*
+(`repeatable`) cannot be duplicates; *given* ones are looked for, and many of them are written under a savepoint, two
+statements more, so that all or none is written. {NONE}: nobody delivers. {BUSY}: the program `pillarbox relay` delivers
+meanwhile what both write, on the same processors: what that alone costs is seen in the bare rates with and without it.
+{IDLE}: the events are due in an hour, so the relay sleeps on and every emit may wake it. The table is emptied before
+each run.
 """
-Case = tuple[str, int, int, str]
+# Who delivers, writers, events per transaction, given keys.
+Case = tuple[str, int, int, bool]
+
+
+class Measured:
+    """What the runs of a case said."""
+
+    def __init__(self) -> None:
+        self.cost = Sample()
+        self.rates = {mode: Sample() for mode in MODES}
+        self.micros = {mode: Sample() for mode in MODES}
+
+    def add(self, report: dict[str, Any]) -> None:
+        self.cost.values.append(report["cost"])
+        for mode in MODES:
+            self.rates[mode].values.append(report[mode]["events"])
+            self.micros[mode].values.append(report[mode]["micros_per_event"])
 
 
 def run(bench: Bench) -> Section:
     seconds = 0.7 if bench.quick else 1.2
-    cases: list[Case] = list(product((NONE, BUSY), WRITERS, PER_TRANSACTION, MODES))
-    cases += product((IDLE,), (8,), (1,), MODES)
-    rates, costs = ({case: Sample() for case in cases} for _ in range(2))
-    statements = {case: Sample() for case in cases}
+    cases: list[Case] = [(state, writers, *kind) for state, writers, kind in product((NONE, BUSY), WRITERS, KINDS)]
+    cases.append((IDLE, 8, 1, False))
+    measured = {case: Measured() for case in cases}
     with ExitStack() as stack:
         databases = {state: bench.outbox(f"emit_{state.split()[0]}") for state in (NONE, BUSY, IDLE)}
         for state in (BUSY, IDLE):
             stack.enter_context(relay(bench, databases[state]))
         for number, case in product(range(bench.rounds), cases):
-            state, writers, many, mode = case
+            state, writers, many, keyed = case
             databases[state].execute("TRUNCATE outbox_event")
-            args = ["emit", "--database", databases[state].url, "--mode", mode, "--seconds", str(seconds)]
+            args = ["emit", "--database", databases[state].url, "--seconds", str(seconds)]
             args += ["--writers", str(writers), "--per-transaction", str(many)]
-            report = bench.run_load([*args, "--due-in", LATER] if state == IDLE else args)
-            rates[case].values.append(report["events"])
-            costs[case].values.append(report["micros_per_event"])
-            statements[case].values.append(report["statement_micros_per_event"])
-            bench.log(f"round {number + 1}: {case}: {report['events']:,.0f} events/s")
+            args += ["--keyed"] if keyed else []
+            args += ["--due-in", LATER] if state == IDLE else []
+            report = bench.run_load(args)
+            measured[case].add(report)
+            rates = ", ".join(f"{mode} {report[mode]['events']:,.0f}" for mode in MODES)
+            bench.log(f"round {number + 1}: {case}: {rates} events/s, cost {report['cost']:.2f}")
     for database in databases.values():
         database.drop()
-    pairs = [case[:3] for case in cases if case[3] == "bare"]
-    rows = [row(*pair, rates, costs, statements) for pair in pairs]
-    header = ["", "writers", "events per transaction", "bare, events/s", "emit, events/s", "bare, µs", "emit, µs"]
-    table = Table([*header, "cost, emit : bare", "of the statement alone"], rows)
-    section = Section(TITLE, TEXT.format(seconds=seconds), [table], [plot(rates)])
-    for pair in pairs:
-        name = ".".join(("emit", pair[0].split()[0], str(pair[1]), str(pair[2])))
-        section.figures[name] = ratio(pair, costs)
-    section.aims = aims(pairs, rates, costs)
+    header = ["", "writers", "events per transaction", "keys", "bare, events/s", "emit, events/s"]
+    header += ["bare, µs", "emit, µs", "cost, emit : bare"]
+    table = Table(header, [row(case, measured[case]) for case in cases])
+    section = Section(TITLE, TEXT.format(seconds=seconds), [table], [plot(measured)])
+    for case in cases:
+        state, writers, many, keyed = case
+        name = ".".join(("emit", state.split()[0], str(writers), str(many), *(["keyed"] if keyed else [])))
+        section.figures[name] = measured[case].cost.median
+    section.aims = aims(measured)
     return section
 
 
-def ratio(pair: tuple[str, int, int], costs: dict[Case, Sample]) -> float:
-    """The cost of emit by that of the bare INSERT: the median of the rounds' ratios, as neighbours compare best."""
-    emit, bare = costs[*pair, "emit"].values, costs[*pair, "bare"].values
-    return Sample([ours / theirs for ours, theirs in zip(emit, bare, strict=True)]).median
+def row(case: Case, measured: Measured) -> list[str]:
+    state, writers, many, keyed = case
+    events = [str(measured.rates[mode]) for mode in MODES]
+    micros = [measured.micros[mode].show(1 if many > 1 else 0) for mode in MODES]
+    keys = "given" if keyed else "their own"
+    return [state, str(writers), str(many), keys, *events, *micros, measured.cost.show(2)]
 
 
-def row(
-    state: str,
-    writers: int,
-    many: int,
-    rates: dict[Case, Sample],
-    costs: dict[Case, Sample],
-    statements: dict[Case, Sample],
-) -> list[str]:
-    pair = (state, writers, many)
-    events = [str(rates[*pair, mode]) for mode in MODES]
-    micros = [costs[*pair, mode].show(1 if many > 1 else 0) for mode in MODES]
-    return [
-        state,
-        str(writers),
-        str(many),
-        *events,
-        *micros,
-        f"{ratio(pair, costs):.2f}",
-        f"{ratio(pair, statements):.2f}",
-    ]
-
-
-def plot(rates: dict[Case, Sample]) -> Plot:
-    shown: Iterable[Case] = (case for case in rates if case[2] == 1)
+def plot(measured: dict[Case, Measured]) -> Plot:
     return bars(
         "emit",
         "One event per transaction",
@@ -100,25 +103,29 @@ def plot(rates: dict[Case, Sample]) -> Plot:
         [
             Bar(
                 f"{mode}, {writers} writers, {state}",
-                rates[state, writers, many, mode],
+                measured[state, writers, many, keyed].rates[mode],
                 OURS if mode == "emit" else RAW,
             )
-            for state, writers, many, mode in shown
+            for state, writers, many, keyed in measured
+            for mode in MODES
+            if many == 1 and not keyed
         ],
     )
 
 
-def aims(pairs: list[tuple[str, int, int]], rates: dict[Case, Sample], costs: dict[Case, Sample]) -> list[Aim]:
+def aims(measured: dict[Case, Measured]) -> list[Aim]:
     found = []
-    for many in PER_TRANSACTION:
-        worst = max(ratio(pair, costs) for pair in pairs if pair[0] == NONE and pair[2] == many)
-        text = f"emit, {many} per transaction, cost beside the bare INSERT"
+    for many, keyed in KINDS:
+        worst = max(measured[NONE, writers, many, keyed].cost.median for writers in WRITERS)
+        keys = "given keys" if keyed else "keys of their own"
+        text = f"emit, {many} per transaction, {keys}: cost beside the bare INSERT"
         note = f"the worst of {', '.join(map(str, WRITERS))} writers, no relay"
         found.append(Aim(text, f"{worst:.2f} x", "at most 1.15 x", worst <= 1.15, note))
-    busy = rates[BUSY, 32, 1, "emit"].median / rates[BUSY, 32, 1, "bare"].median
-    alone = rates[BUSY, 32, 1, "emit"].median / rates[NONE, 32, 1, "bare"].median
-    note = f"of bare with the same busy relay; {alone:.0%} of bare with no relay, which has the processors to itself"
+    busy, alone = measured[BUSY, 32, 1, False], measured[NONE, 32, 1, False].rates["bare"].median
+    kept = 1 / busy.cost.median
+    shared, ours = (busy.rates[mode].median / alone for mode in MODES)
+    note = f"of bare beside the same relay; of bare with no relay, bare beside it has {shared:.0%} and emit {ours:.0%}"
     found.append(
-        Aim("emit, 32 writers, busy relay", f"{busy:.0%}", "at least 90 % of the bare rate", busy >= 0.9, note)
+        Aim("emit, 32 writers, busy relay", f"{kept:.0%}", "at least 90 % of the bare rate", kept >= 0.9, note)
     )
     return found

@@ -69,7 +69,7 @@ pub trait Transaction: Send {
         Ok(true)
     }
 
-    /// Writes the rows in one statement and answers those written, in the order of `seq`; existing keys are left out.
+    /// Writes the rows in one statement and answers those written, in any order; existing keys are left out.
     fn insert(&mut self, rows: &[NewEvent]) -> impl Future<Output = Result<Vec<Emitted>, DriverError>> + Send;
 
     /// Writes one row and answers its `seq` and `created_at`; nothing when its key exists. A driver that can do so in a
@@ -170,7 +170,7 @@ pub async fn emit_all<T: Transaction>(
     }
     // Nobody else can have the keys of such events: there will be nothing to take back, and two statements are saved.
     if rows.iter().all(has_its_own_key) {
-        return tx.insert(&rows).await.map_err(EmitError::Driver);
+        return tx.insert(&rows).await.map(in_order).map_err(EmitError::Driver);
     }
     tx.run(SAVEPOINT).await.map_err(EmitError::Driver)?;
     let written = tx.insert(&rows).await.map_err(EmitError::Driver)?;
@@ -181,8 +181,13 @@ pub async fn emit_all<T: Transaction>(
     tx.run(RELEASE).await.map_err(EmitError::Driver)?;
     match missing {
         Some(row) => Err(duplicate(row)),
-        None => Ok(written),
+        None => Ok(in_order(written)),
     }
+}
+
+fn in_order(mut written: Vec<Emitted>) -> Vec<Emitted> {
+    written.sort_by_key(|emitted| emitted.seq);
+    written
 }
 
 const SAVEPOINT: &str = "SAVEPOINT pillarbox_emit_all";

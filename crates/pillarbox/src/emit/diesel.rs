@@ -10,7 +10,7 @@ use diesel::query_builder::{BoxedSqlQuery, SqlQuery};
 use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Timestamptz, Uuid};
 
 use super::Emitted;
-use super::postgres::{self, Columns, EMIT, EMIT_ONE, EXISTING};
+use super::postgres::{self, Columns, EXISTING};
 use crate::error::DriverError;
 use crate::event::NewEvent;
 
@@ -19,7 +19,7 @@ pub(crate) type Query<'a> = BoxedSqlQuery<'a, Pg, SqlQuery>;
 
 pub(crate) fn insert(rows: &[NewEvent]) -> Query<'_> {
     let columns = Columns::new(rows);
-    diesel::sql_query(EMIT)
+    diesel::sql_query(postgres::many(rows))
         .into_boxed()
         .bind::<Array<Uuid>, _>(columns.ids)
         .bind::<Array<Text>, _>(columns.aggregate_types)
@@ -33,7 +33,7 @@ pub(crate) fn insert(rows: &[NewEvent]) -> Query<'_> {
 }
 
 pub(crate) fn insert_one(row: &NewEvent) -> Query<'_> {
-    diesel::sql_query(EMIT_ONE)
+    diesel::sql_query(postgres::one(row))
         .into_boxed()
         .bind::<Uuid, _>(row.id)
         .bind::<Text, _>(&row.aggregate_type)

@@ -3,18 +3,28 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::Emitted;
+use super::{Emitted, has_its_own_key};
 use crate::error::DriverError;
 use crate::event::NewEvent;
 
-/// One statement for many events.
-pub(crate) const EMIT: &str = include_str!("../../sql/postgres/emit.sql");
-/// For one, which many emit: its values are those of a [`NewEvent`], in its order, and it answers `seq` and `created_at`.
-pub(crate) const EMIT_ONE: &str = include_str!("../../sql/postgres/emit_one.sql");
+const EMIT: &str = include_str!("../../sql/postgres/emit.sql");
+const EMIT_OWN: &str = include_str!("../../sql/postgres/emit_own.sql");
+const EMIT_ONE: &str = include_str!("../../sql/postgres/emit_one.sql");
+const EMIT_OWN_ONE: &str = include_str!("../../sql/postgres/emit_own_one.sql");
 /// The event of a type and key.
 pub(crate) const EXISTING: &str = include_str!("../../sql/postgres/emit_existing.sql");
 
-/// Rows as columns: the values of [`EMIT`], in its order.
+/// The statement for many events: it takes [`Columns`] in their order and answers [`Written`], in no order.
+pub(crate) fn many(rows: &[NewEvent]) -> &'static str {
+    if rows.iter().all(has_its_own_key) { EMIT_OWN } else { EMIT }
+}
+
+/// For one, which many emit: its values are those of a [`NewEvent`], in its order, and it answers `seq` and `created_at`.
+pub(crate) fn one(row: &NewEvent) -> &'static str {
+    if has_its_own_key(row) { EMIT_OWN_ONE } else { EMIT_ONE }
+}
+
+/// Rows as columns.
 #[derive(Default)]
 pub(crate) struct Columns<'a> {
     pub(crate) ids: Vec<Uuid>,
@@ -46,7 +56,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The answer of [`EMIT`] and [`EXISTING`], in their order, without the count of those woken.
+/// The answer for many and of [`EXISTING`], in their order, without whether somebody was woken.
 pub(crate) type Written = (Uuid, i64, String, String, String, DateTime<Utc>);
 
 pub(crate) fn emitted(row: Written, is_new: bool) -> Result<Emitted, DriverError> {

@@ -34,7 +34,7 @@ impl Transaction for &DatabaseTransaction {
             let written = self.insert(std::slice::from_ref(row)).await?;
             return Ok(written.first().map(|emitted| (emitted.seq, emitted.created_at)));
         }
-        let statement = Statement::from_sql_and_values(DbBackend::Postgres, postgres::EMIT_ONE, values(row));
+        let statement = Statement::from_sql_and_values(DbBackend::Postgres, postgres::one(row), values(row));
         let written = self.query_one_raw(statement).await?;
         written.map(|row| Ok((row.try_get_by_index(0)?, row.try_get_by_index(1)?))).transpose()
     }
@@ -45,12 +45,8 @@ impl Transaction for &DatabaseTransaction {
             Database::Postgres => array_literals(&postgres::Columns::new(rows)).map(Value::from).to_vec(),
             Database::Sqlite => vec![Value::from(sqlite::rows_as_json(rows))],
         };
-        let written = self.query_all_raw(database.statement(postgres::EMIT, sqlite::EMIT, values)).await?;
-        let mut written =
-            written.iter().map(|row| database.read(row, true)).collect::<Result<Vec<_>, DriverError>>()?;
-        // RETURNING promises no order on SQLite.
-        written.sort_by_key(|emitted| emitted.seq);
-        Ok(written)
+        let written = self.query_all_raw(database.statement(postgres::many(rows), sqlite::EMIT, values)).await?;
+        written.iter().map(|row| database.read(row, true)).collect()
     }
 
     async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Connection, Executor, Postgres, Row};
 
-use super::postgres::{Columns, EMIT, EMIT_ONE, EXISTING, Written, emitted};
+use super::postgres::{Columns, EXISTING, Written, emitted, many, one};
 use super::{Emitted, Transaction};
 use crate::error::DriverError;
 use crate::event::NewEvent;
@@ -11,7 +11,7 @@ use crate::event::NewEvent;
 impl Transaction for sqlx::Transaction<'_, Postgres> {
     async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
         let columns = Columns::new(rows);
-        let written = sqlx::query(EMIT)
+        let written = sqlx::query(many(rows))
             .persistent(keeps_statements(self))
             .bind(columns.ids)
             .bind(columns.aggregate_types)
@@ -28,7 +28,7 @@ impl Transaction for sqlx::Transaction<'_, Postgres> {
     }
 
     async fn insert_one(&mut self, row: &NewEvent) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
-        let written = sqlx::query(EMIT_ONE)
+        let written = sqlx::query(one(row))
             .persistent(keeps_statements(self))
             .bind(row.id)
             .bind(&row.aggregate_type)

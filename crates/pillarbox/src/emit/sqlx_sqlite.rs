@@ -10,10 +10,7 @@ use crate::event::NewEvent;
 impl Transaction for sqlx::Transaction<'_, Sqlite> {
     async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
         let written: Vec<Written> = sqlx::query_as(EMIT).bind(rows_as_json(rows)).fetch_all(&mut **self).await?;
-        let mut written = written.into_iter().map(|row| emitted(row, true)).collect::<Result<Vec<_>, DriverError>>()?;
-        // RETURNING promises no order.
-        written.sort_by_key(|emitted| emitted.seq);
-        Ok(written)
+        written.into_iter().map(|row| emitted(row, true)).collect()
     }
 
     async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::postgres::{Columns, EMIT, EMIT_ONE, EXISTING, Written, emitted};
+use super::postgres::{Columns, EXISTING, Written, emitted, many, one};
 use super::{Emitted, Transaction};
 use crate::error::DriverError;
 use crate::event::NewEvent;
@@ -15,7 +15,7 @@ impl Transaction for tokio_postgres::Transaction<'_> {
         // With the types given nothing is prepared: one round trip, and a pooler in between does not mind.
         let written = self
             .query_typed(
-                EMIT,
+                many(rows),
                 &[
                     (&columns.ids, Type::UUID_ARRAY),
                     (&columns.aggregate_types, Type::TEXT_ARRAY),
@@ -35,7 +35,7 @@ impl Transaction for tokio_postgres::Transaction<'_> {
     async fn insert_one(&mut self, row: &NewEvent) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
         let written = self
             .query_typed_opt(
-                EMIT_ONE,
+                one(row),
                 &[
                     (&row.id, Type::UUID),
                     (&row.aggregate_type, Type::TEXT),

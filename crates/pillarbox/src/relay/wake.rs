@@ -53,6 +53,9 @@ impl Waker {
 
 /// How long an idle or a busy spell must last before emitters are told: each telling is a write.
 const HYSTERESIS: Duration = Duration::from_millis(100);
+/// Who finds nothing so soon after the last event is not at rest. Woken for each event, a relay is done with it before the
+/// next is committed, and would call itself idle for ever: and each commit would notify, one after the other.
+const BREATH: Duration = Duration::from_millis(10);
 /// The first pause after the last event.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 
@@ -61,8 +64,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 pub(super) struct Pace {
     longest: Duration,
     pause: Duration,
-    /// Since when every claim was empty (true) or was not (false).
+    /// Since when it is at rest (true) or at work (false).
     spell: Option<(bool, Instant)>,
+    /// When a claim last found something.
+    found: Option<Instant>,
     flagged: bool,
     /// Whether there is any use in asking emitters.
     deaf: bool,
@@ -70,7 +75,7 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn new(longest: Duration) -> Self {
-        Self { longest, pause: FIRST_PAUSE, spell: None, flagged: false, deaf: false }
+        Self { longest, pause: FIRST_PAUSE, spell: None, found: None, flagged: false, deaf: false }
     }
 
     /// Of a relay that no notification reaches: emitters are not asked for any, because each costs them.
@@ -80,18 +85,20 @@ impl Pace {
 
     /// A claim was empty or not. Answers the flag when it is to be written.
     pub(super) fn claimed(&mut self, empty: bool, now: Instant) -> Option<bool> {
+        if !empty {
+            self.pause = FIRST_PAUSE;
+            self.found = Some(now);
+        }
+        let idle = empty && self.found.is_none_or(|found| now.duration_since(found) >= BREATH);
         let since = match self.spell {
-            Some((was_empty, since)) if was_empty == empty => since,
+            Some((was_idle, since)) if was_idle == idle => since,
             _ => {
-                self.spell = Some((empty, now));
+                self.spell = Some((idle, now));
                 now
             }
         };
-        if !empty {
-            self.pause = FIRST_PAUSE;
-        }
-        let tell = !self.deaf && empty != self.flagged && now.duration_since(since) >= HYSTERESIS;
-        tell.then_some(empty)
+        let tell = !self.deaf && idle != self.flagged && now.duration_since(since) >= HYSTERESIS;
+        tell.then_some(idle)
     }
 
     /// The flag was written: emitters know.
@@ -135,9 +142,29 @@ mod tests {
         pace.told(true);
         assert_eq!(pace.claimed(true, now + 101 * MS), None);
         assert_eq!(pace.claimed(false, now + 110 * MS), None);
-        assert_eq!(pace.claimed(true, now + 111 * MS), None);
-        assert_eq!(pace.claimed(false, now + 120 * MS), None);
-        assert_eq!(pace.claimed(false, now + 220 * MS), Some(false));
+        assert_eq!(pace.claimed(true, now + 120 * MS), None);
+        assert_eq!(pace.claimed(false, now + 130 * MS), None);
+        assert_eq!(pace.claimed(false, now + 229 * MS), None);
+        assert_eq!(pace.claimed(false, now + 230 * MS), Some(false));
+    }
+
+    #[test]
+    fn who_finds_nothing_between_events_that_come_one_by_one_is_at_work() {
+        let mut pace = Pace::new(1000 * MS);
+        let now = Instant::now();
+        assert_eq!(pace.claimed(true, now), None);
+        assert_eq!(pace.claimed(true, now + 100 * MS), Some(true));
+        pace.told(true);
+        for event in 0..20 {
+            let came = now + 200 * MS + 5 * event * MS;
+            assert_eq!(pace.claimed(false, came), None);
+            assert_eq!(pace.claimed(true, came + MS), None);
+        }
+        assert_eq!(pace.claimed(false, now + 300 * MS), Some(false));
+        pace.told(false);
+        assert_eq!(pace.claimed(true, now + 309 * MS), None);
+        assert_eq!(pace.claimed(true, now + 310 * MS), None);
+        assert_eq!(pace.claimed(true, now + 410 * MS), Some(true));
     }
 
     #[test]

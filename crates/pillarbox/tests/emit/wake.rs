@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use pillarbox::store::Heartbeat;
-use pillarbox::{Event, Store, emit};
+use pillarbox::{Event, Store, emit, emit_all};
 use pillarbox_testkit::conformance::{Outbox, PostgresOutbox};
 use sqlx::postgres::PgListener;
 use uuid::Uuid;
+
+/// Of emitting.
+const WAYS: usize = 5;
 
 struct Ear {
     outbox: PostgresOutbox,
@@ -32,10 +35,23 @@ impl Ear {
         count
     }
 
-    async fn emit_both_ways(&self) {
-        let mut tx = self.outbox.pool().begin().await.unwrap();
-        emit(&mut tx, Event::new("Order", 1, "order.placed").repeatable()).await.unwrap();
-        tx.commit().await.unwrap();
+    /// Each statement that emits has its own gate: one event or many, with keys of their own or given ones, and SQL.
+    async fn emit_in_every_way(&self) {
+        for many in [1, 2] {
+            for own in [true, false] {
+                let event = || {
+                    let event = Event::new("Order", 1, "order.placed");
+                    if own { event.repeatable() } else { event.idempotency_key(Uuid::new_v4()) }
+                };
+                let mut tx = self.outbox.pool().begin().await.unwrap();
+                if many == 1 {
+                    emit(&mut tx, event()).await.unwrap();
+                } else {
+                    emit_all(&mut tx, (0..many).map(|_| event())).await.unwrap();
+                }
+                tx.commit().await.unwrap();
+            }
+        }
         sqlx::query("SELECT outbox_emit('Order', '1', 'order.placed', idempotency_key => $1)")
             .bind(Uuid::new_v4().to_string())
             .execute(self.outbox.pool())
@@ -53,16 +69,16 @@ impl Ear {
 async fn an_idle_relay_is_notified_and_a_busy_or_dead_one_is_not() {
     let mut ear = Ear::new().await;
     let relay = Uuid::new_v4();
-    ear.emit_both_ways().await;
+    ear.emit_in_every_way().await;
     assert_eq!(ear.heard().await, 0, "no relay");
     ear.heartbeat(relay, false).await;
-    ear.emit_both_ways().await;
+    ear.emit_in_every_way().await;
     assert_eq!(ear.heard().await, 0, "a busy relay");
     ear.heartbeat(relay, true).await;
-    ear.emit_both_ways().await;
-    assert_eq!(ear.heard().await, 2, "an idle relay, once for each way of emitting");
+    ear.emit_in_every_way().await;
+    assert_eq!(ear.heard().await, WAYS, "an idle relay, once for each way of emitting");
     ear.outbox.age_relay(relay, Duration::from_secs(60)).await;
-    ear.emit_both_ways().await;
+    ear.emit_in_every_way().await;
     assert_eq!(ear.heard().await, 0, "a relay that has not said for a while that it lives");
 }
 
@@ -73,14 +89,14 @@ async fn one_of_several_that_is_idle_is_enough() {
     ear.heartbeat(one, true).await;
     ear.heartbeat(other, true).await;
     ear.heartbeat(one, false).await;
-    ear.emit_both_ways().await;
-    assert_eq!(ear.heard().await, 2, "the other is idle still");
+    ear.emit_in_every_way().await;
+    assert_eq!(ear.heard().await, WAYS, "the other is idle still");
     ear.heartbeat(one, true).await;
     ear.outbox.postgres().farewell(other).await.unwrap();
-    ear.emit_both_ways().await;
-    assert_eq!(ear.heard().await, 2, "one is idle again");
+    ear.emit_in_every_way().await;
+    assert_eq!(ear.heard().await, WAYS, "one is idle again");
     ear.outbox.postgres().farewell(one).await.unwrap();
-    ear.emit_both_ways().await;
+    ear.emit_in_every_way().await;
     assert_eq!(ear.heard().await, 0, "both are gone");
 }
 

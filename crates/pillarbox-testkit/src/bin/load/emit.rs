@@ -1,15 +1,18 @@
 //! Emit: what an event costs in the caller's transaction, beside a bare INSERT of the same columns by the same driver in
-//! the same transaction: BEGIN, one statement, COMMIT.
+//! the same transaction: BEGIN, one statement, COMMIT. The two take turns on the same connections, a slice of time each, so
+//! that whatever else goes on meets both.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::{Args, ValueEnum};
 use pillarbox::{Event, emit, emit_all};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sqlx::postgres::PgPoolOptions;
-use sqlx::{PgPool, PgTransaction};
+use sqlx::{Connection, PgConnection, PgPool, PgTransaction};
+use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -21,12 +24,16 @@ use crate::relay::open;
 pub(crate) struct Emit {
     #[arg(long)]
     database: String,
-    #[arg(long, value_enum)]
-    mode: Mode,
+    /// Who takes turns.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "bare,emit")]
+    modes: Vec<Mode>,
     #[arg(long, default_value_t = 1)]
     writers: u32,
     #[arg(long, default_value_t = 1)]
     per_transaction: usize,
+    /// The events have given keys, which emit looks for, instead of their own.
+    #[arg(long)]
+    keyed: bool,
     #[arg(long)]
     seconds: f64,
     /// The events are due so many seconds from now.
@@ -43,6 +50,18 @@ enum Mode {
     Emit,
 }
 
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::Emit => "emit",
+        }
+    }
+}
+
+/// How long one of them writes before the other has its turn; what has begun by then is waited for.
+const TURN: Duration = Duration::from_millis(100);
+
 const ONE: &str = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, idempotency_key, \
     next_attempt_at) VALUES ($1, $2, $3, $4, $5::text::jsonb, $6, coalesce($7, clock_timestamp()))";
 const MANY: &str = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, idempotency_key, \
@@ -50,10 +69,11 @@ const MANY: &str = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, 
     coalesce(due, clock_timestamp()) FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], \
     $7::timestamptz[]) AS event (id, aggregate_type, aggregate_id, event_type, payload, key, due)";
 
-/// What one writer did.
-#[derive(Default)]
-struct Written {
+/// What one writer did in one turn.
+struct Turn {
     commits: u64,
+    /// Until the last of the writers was done.
+    length: Duration,
     /// In the statement alone, without BEGIN and COMMIT.
     writing: Duration,
 }
@@ -70,49 +90,93 @@ impl Emit {
         let mut tx = pool.begin().await?;
         emit(&mut tx, Event::new(AGGREGATE, 42, TYPE).repeatable()).await?;
         tx.commit().await?;
-        let began = Instant::now();
+        sqlx::query(DATA).execute(&pool).await?;
+        let barrier = Arc::new(Barrier::new(self.writers as usize));
         let mut writers = JoinSet::new();
         for _ in 0..self.writers {
-            writers.spawn(self.clone().write(pool.clone(), began + Duration::from_secs_f64(self.seconds)));
+            writers.spawn(self.clone().write(pool.clone(), Arc::clone(&barrier)));
         }
-        let mut all = Written::default();
-        while let Some(written) = writers.join_next().await {
-            let written = written??;
-            all.commits += written.commits;
-            all.writing += written.writing;
+        let written = writers.join_all().await.into_iter().collect::<Result<Vec<_>>>()?;
+        let mut report: Map<String, Value> = self
+            .modes
+            .iter()
+            .enumerate()
+            .map(|(place, mode)| (mode.name().to_owned(), self.report(place, &written)))
+            .collect();
+        if let [Mode::Bare, Mode::Emit] = self.modes[..] {
+            let cost = median(self.rates(0, &written)) / median(self.rates(1, &written));
+            report.insert("cost".to_owned(), json!(cost));
         }
-        let seconds = began.elapsed().as_secs_f64();
-        let events = (all.commits * self.per_transaction as u64) as f64;
-        Ok(json!({
-            "commits": all.commits as f64 / seconds,
-            "events": events / seconds,
-            "micros_per_event": seconds * f64::from(self.writers) * 1e6 / events,
-            "statement_micros_per_event": all.writing.as_secs_f64() * 1e6 / events,
-        }))
+        Ok(report.into())
     }
 
-    async fn write(self, pool: PgPool, end: Instant) -> Result<Written> {
+    /// Of one mode: the medians of its turns.
+    fn report(&self, place: usize, written: &[Vec<Turn>]) -> Value {
+        let rate = median(self.rates(place, written));
+        let own = || written.iter().flat_map(|turns| turns.iter().skip(place).step_by(self.modes.len()));
+        let events = own().map(|turn| turn.commits).sum::<u64>() as f64 * self.per_transaction as f64;
+        json!({
+            "events": rate,
+            "micros_per_event": f64::from(self.writers) * 1e6 / rate,
+            "statement_micros_per_event": own().map(|turn| turn.writing).sum::<Duration>().as_secs_f64() * 1e6 / events,
+        })
+    }
+
+    /// Events per second in each turn of a mode.
+    fn rates(&self, place: usize, written: &[Vec<Turn>]) -> Vec<f64> {
+        let turns = (place..self.turns()).step_by(self.modes.len());
+        let rate = |turn: usize| {
+            let commits: f64 =
+                written.iter().map(|turns| turns[turn].commits as f64 / turns[turn].length.as_secs_f64()).sum();
+            commits * self.per_transaction as f64
+        };
+        turns.map(rate).collect()
+    }
+
+    fn turns(&self) -> usize {
+        (self.seconds / TURN.as_secs_f64()).ceil() as usize * self.modes.len()
+    }
+
+    async fn write(self, pool: PgPool, barrier: Arc<Barrier>) -> Result<Vec<Turn>> {
         let content = payload(490);
-        let mut written = Written::default();
-        while Instant::now() < end {
-            let due = self.due_in.map(|seconds| Utc::now() + TimeDelta::seconds(seconds));
-            let mut tx = pool.begin().await?;
-            let began = Instant::now();
-            match self.mode {
-                Mode::Emit => self.emit(&mut tx, &content, due).await?,
-                Mode::Bare if self.per_transaction == 1 => bare(&mut tx, &content, due).await?,
-                Mode::Bare => bare_many(&mut tx, &content, due, self.per_transaction).await?,
+        let mut connection = pool.acquire().await?;
+        // Whoever emits has written something of its own on that connection, with a statement that it keeps. Emit keeps
+        // its own only where others are kept, because a pooler may be between.
+        sqlx::query(OWN).bind("42").execute(&mut *connection).await?;
+        let mut turns = Vec::new();
+        for turn in 0..self.turns() {
+            barrier.wait().await;
+            let start = Instant::now();
+            let (mut commits, mut writing) = (0, Duration::ZERO);
+            while start.elapsed() < TURN {
+                writing += self.transaction(&mut connection, self.modes[turn % self.modes.len()], &content).await?;
+                commits += 1;
             }
-            written.writing += began.elapsed();
-            tx.commit().await?;
-            written.commits += 1;
+            barrier.wait().await;
+            turns.push(Turn { commits, length: start.elapsed(), writing });
         }
-        Ok(written)
+        Ok(turns)
+    }
+
+    /// How long the statement took.
+    async fn transaction(&self, connection: &mut PgConnection, mode: Mode, content: &Value) -> Result<Duration> {
+        let due = self.due_in.map(|seconds| Utc::now() + TimeDelta::seconds(seconds));
+        let mut tx = connection.begin().await?;
+        let began = Instant::now();
+        match mode {
+            Mode::Emit => self.emit(&mut tx, content, due).await?,
+            Mode::Bare if self.per_transaction == 1 => bare(&mut tx, content, due).await?,
+            Mode::Bare => bare_many(&mut tx, content, due, self.per_transaction).await?,
+        }
+        let writing = began.elapsed();
+        tx.commit().await?;
+        Ok(writing)
     }
 
     async fn emit(&self, tx: &mut PgTransaction<'_>, content: &Value, due: Option<DateTime<Utc>>) -> Result<()> {
         let event = || {
-            let event = Event::new(AGGREGATE, 42, TYPE).repeatable().payload(content);
+            let event = Event::new(AGGREGATE, 42, TYPE).payload(content);
+            let event = if self.keyed { event.idempotency_key(Uuid::now_v7()) } else { event.repeatable() };
             due.into_iter().fold(event, Event::deliver_at)
         };
         if self.per_transaction == 1 {
@@ -122,6 +186,16 @@ impl Emit {
         }
         Ok(())
     }
+}
+
+/// The application's own data, beside which events are emitted.
+const DATA: &str = "CREATE TABLE IF NOT EXISTS application_data (id bigint GENERATED ALWAYS AS IDENTITY, name text)";
+const OWN: &str = "INSERT INTO application_data (name) VALUES ($1)";
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }
 
 const AGGREGATE: &str = "Order";
