@@ -29,6 +29,7 @@ mod floor;
 mod hold;
 mod inspect;
 mod listen;
+mod locked;
 mod neighbours;
 mod ordered;
 pub(super) mod pinned;

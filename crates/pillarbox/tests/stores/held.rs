@@ -9,6 +9,7 @@ use pillarbox::{Event, OnFailed, Order, Store};
 use pillarbox_testkit::conformance::outbox::{ASK, deliver};
 use pillarbox_testkit::conformance::{Outbox, PostgresOutbox};
 use pillarbox_testkit::wait_until;
+use uuid::Uuid;
 
 async fn outbox(events: usize) -> PostgresOutbox {
     let outbox = PostgresOutbox::create().await;
@@ -203,6 +204,26 @@ async fn what_is_locked_and_too_large_to_be_claimed_with_the_others_is_not_passe
     }
     seqs.sort_unstable();
     assert_eq!(seqs, (1..=9).collect::<Vec<i64>>());
+}
+
+/// A payload that is larger than its share of a claim does not change what is claimed, nor what comes after it.
+#[tokio::test]
+async fn a_large_payload_is_claimed_with_small_ones_as_far_as_they_fit() {
+    let outbox = outbox(0).await;
+    let event =
+        |size: usize| Event::new("Order", 42, "order.placed").idempotency_key(Uuid::new_v4()).payload("x".repeat(size));
+    outbox.emit([10, 10, 5000, 10, 10, 10, 10].map(event).into()).await;
+    let store = outbox.postgres();
+    let sizes = |claim: &Claim| claim.iter().map(|one| one.event().payload.get().len() - 2).collect::<Vec<_>>();
+    for (bytes, expected) in [(15_000, vec![10, 10, 5000, 10, 10]), (1500, vec![10, 10]), (15_000, vec![])] {
+        let claim = store.claim(Ask { limit: 5, bytes, whole: false, ..ASK }).await.unwrap();
+        assert_eq!(sizes(&claim), expected);
+        assert_eq!(store.settle(&delivered(claim), false).await.unwrap(), []);
+    }
+    outbox.emit([20, 20].map(event).into()).await;
+    let claim = store.claim(Ask { limit: 5, bytes: 15_000, whole: false, ..ASK }).await.unwrap();
+    assert_eq!(sizes(&claim), [20, 20]);
+    assert_eq!(store.settle(&delivered(claim), false).await.unwrap(), []);
 }
 
 #[tokio::test]

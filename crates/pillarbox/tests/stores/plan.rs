@@ -40,9 +40,14 @@ async fn a_claim_reads_what_is_due_and_not_what_waits() {
 /// A plan that was made when the table was empty is kept, and must be right for ever.
 #[tokio::test]
 async fn what_is_held_is_found_through_the_index_whatever_the_table_was_when_that_was_planned() {
+    for hold in [include_str!("../../sql/postgres/hold.sql"), include_str!("../../sql/postgres/hold_light.sql")] {
+        is_found_through_the_index(&hold.replace("{schema}", "public")).await;
+    }
+}
+
+async fn is_found_through_the_index(hold: &str) {
     let outbox = PostgresOutbox::create().await;
     let mut connection = outbox.pool().acquire().await.unwrap();
-    let hold = include_str!("../../sql/postgres/hold.sql").replace("{schema}", "public");
     let prepare = format!(
         "{AS_IT_CLAIMS}; SET plan_cache_mode = force_generic_plan; PREPARE hold (bigint, bigint, timestamptz, bigint) AS {hold}; \
          EXECUTE hold (500, 1000000, 'epoch', 0)"

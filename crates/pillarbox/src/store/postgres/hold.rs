@@ -5,6 +5,7 @@
 //! moment later by itself: no transaction is open for long, whatever a destination does. It knows no sinks.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use uuid::Uuid;
 use super::floor::{From, Place};
 use super::pinned::Pinned;
 use super::settle::Fence;
-use super::{PostgresStore, database, limit, read};
+use super::{PostgresStore, database};
 use crate::error::StoreError;
 use crate::store::{Ask, Claim, Claimed, Settlement, Ticket};
 
@@ -48,6 +49,8 @@ pub(super) struct Holds {
     /// Holds whose transactions broke: their events are nobody's, unless somebody has claimed them since.
     broken: Mutex<VecDeque<Uuid>>,
     tempo: Mutex<Tempo>,
+    /// Whether no payload of the last claim was larger than its share of what a claim may have.
+    pub(super) light: AtomicBool,
 }
 
 /// One claim that is held by locks.
@@ -105,6 +108,7 @@ impl Holds {
             open: Mutex::default(),
             broken: Mutex::default(),
             tempo: Mutex::new(Tempo { typical: LONGEST, penalty: Duration::ZERO, leases_until: None }),
+            light: AtomicBool::new(true),
         }
     }
 
@@ -152,30 +156,18 @@ impl PostgresStore {
     pub(super) async fn hold(&self, ask: Ask, from: From, floor: Place) -> Result<Claim, StoreError> {
         let began = Instant::now();
         let mut tx = self.holds.pool.begin().await.map_err(database("claiming events"))?;
-        let rows = self
-            .kept_query(include_str!("../../../sql/postgres/hold.sql"))
-            .bind(limit(ask.limit))
-            .bind(limit(ask.bytes))
-            .bind(floor.0)
-            .bind(floor.1)
-            .fetch_all(&mut *tx)
-            .await
-            .map_err(|error| self.forgets_statements(error))
-            .map_err(database("claiming events"))?;
-        let last = rows.last().map(read::place).transpose()?;
-        let locked = rows.last().map(read::locked).transpose()?.unwrap_or_default();
-        lock(&self.floor).read(from, began, Instant::now(), last, locked >= ask.limit);
-        if rows.is_empty() {
+        let locked = self.lock_due(&mut tx, ask, floor).await?;
+        lock(&self.floor).read(from, began, Instant::now(), locked.last, locked.count >= ask.limit);
+        if locked.rows.is_empty() {
             tx.commit().await.map_err(database("claiming events"))?;
             return Ok(Claim::default());
         }
         let (token, until) = (Uuid::new_v4(), began + ask.lease);
-        let mut events = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let (event, deliveries, fresh) = read::held(row)?;
-            events.push(Claimed::new(event, deliveries, token, until, self.give_back.clone()).fresh(fresh));
-        }
-        let cut = last.filter(|_| locked > events.len());
+        let cut = locked.last.filter(|_| locked.count > locked.rows.len());
+        let claimed = |(event, deliveries, fresh)| {
+            Claimed::new(event, deliveries, token, until, self.give_back.clone()).fresh(fresh)
+        };
+        let events = locked.rows.into_iter().map(claimed).collect();
         Ok(self.held_claim(tx, events, token, ask.lease, cut))
     }
 

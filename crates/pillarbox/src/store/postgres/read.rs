@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::value::RawValue;
-use sqlx::Row;
 use sqlx::postgres::PgRow;
+use sqlx::{Row, ValueRef};
 
 use super::database;
 use super::floor::Place;
@@ -23,7 +23,7 @@ pub(super) fn claimed(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, DateTi
     Ok((event, deliveries, due_at))
 }
 
-/// A row of `hold.sql`: the event, what is kept of its destinations, and whether it is as it was emitted.
+/// A row of `hold_ordered.sql`: the event, what is kept of its destinations, and whether it is as it was emitted.
 pub(super) fn held(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, bool), StoreError> {
     let event = event(row)?;
     let deliveries: Option<String> = row.try_get("deliveries").map_err(database("reading a claim"))?;
@@ -32,15 +32,29 @@ pub(super) fn held(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, bool), St
     Ok((event, deliveries, fresh))
 }
 
+/// The same by place, of `hold.sql` and `hold_light.sql`.
+pub(super) fn locked_event(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, bool), StoreError> {
+    let event = event(row)?;
+    let deliveries: Option<&str> = row.try_get(13).map_err(database("reading a claim"))?;
+    let fresh = row.try_get(14).map_err(database("reading a claim"))?;
+    let deliveries = read_deliveries(event.id, deliveries)?;
+    Ok((event, deliveries, fresh))
+}
+
+/// Whether a row of `hold_light.sql` has its payload.
+pub(super) fn has_payload(row: &PgRow) -> Result<bool, StoreError> {
+    row.try_get_raw(5).map(|value| !value.is_null()).map_err(database("reading a claim"))
+}
+
 /// How many events a row of `hold.sql` was locked with, itself among them.
 pub(super) fn locked(row: &PgRow) -> Result<usize, StoreError> {
     let locked: i64 = row.try_get("locked").map_err(database("reading a claim"))?;
     Ok(usize::try_from(locked).unwrap_or_default())
 }
 
-/// Where a row of `hold.sql` stands in the due index.
+/// Where a row of `hold.sql` or `hold_light.sql` stands in the due index.
 pub(super) fn place(row: &PgRow) -> Result<Place, StoreError> {
-    let place = || Ok((row.try_get("due_at")?, row.try_get("seq")?));
+    let place = || Ok((row.try_get(12)?, row.try_get(1)?));
     place().map_err(database::<sqlx::Error>("reading a claim"))
 }
 

@@ -1,0 +1,103 @@
+//! What is due is locked and read: rows are decoded as they come, so that the server and its client work at once. Where
+//! payloads are small, by a statement that copies them nowhere; the other one sums up their bytes.
+
+use std::sync::atomic::Ordering;
+
+use futures_util::TryStreamExt;
+use sqlx::postgres::{PgConnection, PgRow};
+
+use super::floor::Place;
+use super::{PostgresStore, database, limit, read};
+use crate::delivery::Delivery;
+use crate::error::StoreError;
+use crate::event::StoredEvent;
+use crate::store::Ask;
+
+/// What a transaction has locked.
+#[derive(Default)]
+pub(super) struct Locked {
+    /// The events, what is kept of their destinations, and whether they are as they were emitted.
+    pub(super) rows: Vec<(StoredEvent, Vec<Delivery>, bool)>,
+    /// Where the last of them stands in the due index.
+    pub(super) last: Option<Place>,
+    /// How many are locked: some that were too large for this claim are not among the rows.
+    pub(super) count: usize,
+}
+
+impl Locked {
+    fn add(&mut self, row: &PgRow) -> Result<(), StoreError> {
+        self.rows.push(read::locked_event(row)?);
+        self.last = Some(read::place(row)?);
+        Ok(())
+    }
+}
+
+impl PostgresStore {
+    /// Locks what is due above the floor.
+    pub(super) async fn lock_due(
+        &self,
+        connection: &mut PgConnection,
+        ask: Ask,
+        floor: Place,
+    ) -> Result<Locked, StoreError> {
+        // If each has no more than this, they need not be summed up.
+        let share = ask.bytes / ask.limit.max(1);
+        if self.holds.light.load(Ordering::Relaxed)
+            && let Some(locked) = self.lock_light(connection, ask.limit, share, floor).await?
+        {
+            return Ok(locked);
+        }
+        let locked = self.lock_heavy(connection, ask, floor).await?;
+        let light = locked.rows.iter().all(|(event, ..)| event.payload.get().len() <= share);
+        self.holds.light.store(light, Ordering::Relaxed);
+        Ok(locked)
+    }
+
+    /// `None`: there is a payload that is larger.
+    async fn lock_light(
+        &self,
+        connection: &mut PgConnection,
+        most: usize,
+        share: usize,
+        floor: Place,
+    ) -> Result<Option<Locked>, StoreError> {
+        let mut rows = self
+            .kept_query(include_str!("../../../sql/postgres/hold_light.sql"))
+            .bind(limit(most))
+            .bind(limit(share))
+            .bind(floor.0)
+            .bind(floor.1)
+            .fetch(connection);
+        let mut locked = Locked { rows: Vec::with_capacity(most.min(1000)), ..Locked::default() };
+        let mut light = true;
+        // To its end: the connection is needed again.
+        while let Some(row) = rows.try_next().await.map_err(|error| self.claiming(error))? {
+            light = light && read::has_payload(&row)?;
+            if light {
+                locked.add(&row)?;
+            }
+        }
+        locked.count = locked.rows.len();
+        Ok(Some(locked).filter(|_| light))
+    }
+
+    async fn lock_heavy(&self, connection: &mut PgConnection, ask: Ask, floor: Place) -> Result<Locked, StoreError> {
+        let mut rows = self
+            .kept_query(include_str!("../../../sql/postgres/hold.sql"))
+            .bind(limit(ask.limit))
+            .bind(limit(ask.bytes))
+            .bind(floor.0)
+            .bind(floor.1)
+            .fetch(connection);
+        let mut locked = Locked::default();
+        while let Some(row) = rows.try_next().await.map_err(|error| self.claiming(error))? {
+            locked.add(&row)?;
+            locked.count = read::locked(&row)?;
+        }
+        Ok(locked)
+    }
+
+    fn claiming(&self, error: sqlx::Error) -> StoreError {
+        database("claiming events")(self.forgets_statements(error))
+    }
+}
