@@ -213,10 +213,9 @@ impl Engine {
         }
         self.settler.expect(&claim);
         let batch = Batch::new(&self.observers, claim.len());
-        let admitted = claim.into_iter().map(|claimed| {
-            let permit = self.load.admit(claimed.event().payload.get().len()).of(&batch);
-            (claimed, permit)
-        });
+        let permits = self.load.admit_all(claim.iter().map(|claimed| claimed.event().payload.get().len()), &batch);
+        drop(batch);
+        let admitted = claim.into_iter().zip(permits);
         match &self.sequence {
             None => admitted.for_each(|(claimed, permit)| self.start(claimed, permit, None)),
             Some(sequence) => self.enter(sequence, admitted),

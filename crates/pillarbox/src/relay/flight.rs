@@ -8,7 +8,7 @@ use super::Engine;
 use super::load::{Permit, lock};
 use super::order::Turn;
 use super::settler::Settling;
-use crate::delivery::{Answer, Delivery, judge};
+use crate::delivery::{Answer, Change, Delivery, Verdict, judge};
 use crate::event::StoredEvent;
 use crate::sink::Message;
 use crate::store::{Claimed, Ticket};
@@ -32,7 +32,8 @@ struct State {
 /// One destination's part of a flight.
 pub(super) struct Job {
     flight: Arc<Flight>,
-    destination: String,
+    /// Which of its flight's destinations.
+    place: usize,
 }
 
 impl Flight {
@@ -51,27 +52,28 @@ impl Flight {
         } else {
             destinations.iter().map(|name| Delivery::open(name, attempts)).collect()
         };
-        let due: Vec<String> =
-            before.iter().filter(|delivery| delivery.is_due()).map(|delivery| delivery.destination.clone()).collect();
+        let is_due = |(place, delivery): (usize, &Delivery)| delivery.is_due().then_some(place);
+        let due: Vec<usize> = before.iter().enumerate().filter_map(is_due).collect();
         let event = Arc::clone(claimed.event());
         let state = State { claimed: Some(claimed), permit: Some(permit), turn, answers: Vec::new(), open: due.len() };
         let flight = Arc::new(Self { event, before, kept, state: Mutex::new(state) });
         if due.is_empty() {
-            flight.land(engine);
+            flight.land(engine, None);
         }
-        due.into_iter().map(|destination| Job { flight: Arc::clone(&flight), destination }).collect()
+        due.into_iter().map(|place| Job { flight: Arc::clone(&flight), place }).collect()
     }
 
-    /// All answers are there: judge, and pass on to the settler.
-    fn land(&self, engine: &Engine) {
+    /// All answers are there: judge, unless there is nothing to judge, and pass on to the settler.
+    fn land(&self, engine: &Engine, verdict: Option<Verdict>) {
         let (claimed, permit, turn, answers) = {
             let mut state = lock(&self.state);
             (state.claimed.take(), state.permit.take(), state.turn.take(), std::mem::take(&mut state.answers))
         };
         if let Some(claimed) = claimed {
             let policy = &engine.settings.retry;
-            let verdict =
-                judge(&self.before, self.kept, &answers, policy, self.event.max_attempts, rand::random::<f64>());
+            let verdict = verdict.unwrap_or_else(|| {
+                judge(&self.before, self.kept, &answers, policy, self.event.max_attempts, rand::random::<f64>())
+            });
             let ended = turn.map(|turn| (turn, verdict.change.clone()));
             engine.settler.settle(Settling { settlement: claimed.settle(verdict), permit });
             if let Some((turn, change)) = ended {
@@ -87,12 +89,7 @@ impl Job {
     }
 
     pub(super) fn message(&self) -> Message {
-        let attempts = self
-            .flight
-            .before
-            .iter()
-            .find(|delivery| delivery.destination == self.destination)
-            .map_or(0, |d| d.attempts);
+        let attempts = self.flight.before[self.place].attempts;
         Message::new(Arc::clone(&self.flight.event), attempts.saturating_add(1))
     }
 
@@ -102,7 +99,7 @@ impl Job {
     }
 
     pub(super) fn destination(&self) -> &str {
-        &self.destination
+        &self.flight.before[self.place].destination
     }
 
     /// How much of the lease is left.
@@ -127,14 +124,18 @@ impl Job {
 
     /// What sending came to.
     pub(super) fn answer(self, engine: &Engine, answer: Answer) {
+        // The common case has one outcome.
+        if answer == Answer::Sent && self.flight.before.len() == 1 && !self.flight.kept {
+            return self.flight.land(engine, Some(Verdict::of(Change::Deliver, 0)));
+        }
         let last = {
             let mut state = lock(&self.flight.state);
-            state.answers.push((self.destination.clone(), answer));
+            state.answers.push((self.destination().to_owned(), answer));
             state.open -= 1;
             state.open == 0
         };
         if last {
-            self.flight.land(engine);
+            self.flight.land(engine, None);
         }
     }
 }

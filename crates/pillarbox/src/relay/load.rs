@@ -14,6 +14,13 @@ pub(super) struct Weight {
     pub(super) bytes: usize,
 }
 
+impl Weight {
+    fn take(&mut self, less: Self) {
+        self.events -= less.events;
+        self.bytes -= less.bytes;
+    }
+}
+
 /// The sum of all permits that live.
 #[derive(Debug, Clone)]
 pub(super) struct Load(Arc<watch::Sender<Weight>>);
@@ -32,7 +39,29 @@ impl Load {
             load.events += 1;
             load.bytes += bytes;
         });
-        Permit { load: self.clone(), bytes, batch: None }
+        Permit { load: self.clone(), bytes, batch: None, counted: true }
+    }
+
+    /// The same for the events of one claim, counted at once: each change is told to who waits.
+    pub(super) fn admit_all(&self, bytes: impl Iterator<Item = usize>, batch: &Arc<Batch>) -> Vec<Permit> {
+        let permit = |bytes| Permit { load: self.clone(), bytes, batch: Some(Arc::clone(batch)), counted: true };
+        let permits: Vec<Permit> = bytes.map(permit).collect();
+        self.0.send_modify(|load| {
+            load.events += permits.len();
+            load.bytes += permits.iter().map(|permit| permit.bytes).sum::<usize>();
+        });
+        permits
+    }
+
+    /// Gives permits back at once; those of another load go their own way.
+    pub(super) fn release(&self, permits: impl Iterator<Item = Permit>) {
+        let mut less = Weight::default();
+        for mut permit in permits.filter(|permit| Arc::ptr_eq(&permit.load.0, &self.0)) {
+            permit.counted = false;
+            less.events += 1;
+            less.bytes += permit.bytes;
+        }
+        self.0.send_modify(|load| load.take(less));
     }
 
     /// Until there is no more than this in flight.
@@ -47,24 +76,17 @@ pub(super) struct Permit {
     load: Load,
     bytes: usize,
     batch: Option<Arc<Batch>>,
-}
-
-impl Permit {
-    /// Of an event that was claimed with others.
-    pub(super) fn of(mut self, batch: &Arc<Batch>) -> Self {
-        self.batch = Some(Arc::clone(batch));
-        self
-    }
+    /// Whether the load knows of it.
+    counted: bool,
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         // Before the load is less: who waits for that finds the batch finished.
         self.batch = None;
-        self.load.0.send_modify(|load| {
-            load.events -= 1;
-            load.bytes -= self.bytes;
-        });
+        if self.counted {
+            self.load.0.send_modify(|load| load.take(Weight { events: 1, bytes: self.bytes }));
+        }
     }
 }
 
@@ -91,4 +113,20 @@ impl Drop for Batch {
 /// What a panic elsewhere left in a lock is still true here: no lock is held across anything that can fail half-way.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_back_at_once_is_counted_where_it_was_admitted() {
+        let (load, probes) = (Load::new(), Load::new());
+        let mut permits = load.admit_all([1, 20, 300].into_iter(), &Batch::new(&Observers::default(), 3));
+        assert_eq!(load.now(), Weight { events: 3, bytes: 321 });
+        drop(permits.pop());
+        permits.push(probes.admit(7));
+        load.release(permits.into_iter());
+        assert_eq!((load.now(), probes.now()), (Weight::default(), Weight::default()));
+    }
 }

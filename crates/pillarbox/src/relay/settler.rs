@@ -37,8 +37,8 @@ pub(super) struct Settler {
     queue: mpsc::UnboundedSender<News>,
     /// Until the task that empties it is started.
     waiting: Mutex<Option<mpsc::UnboundedReceiver<News>>>,
-    /// Whether the last settle worked.
-    works: watch::Sender<bool>,
+    /// How many batches could not be settled when it was last tried.
+    failing: watch::Sender<usize>,
 }
 
 /// At most so many in one statement.
@@ -51,7 +51,7 @@ const ONE_BY_ONE: Duration = Duration::from_millis(400);
 impl Settler {
     pub(super) fn new() -> Self {
         let (queue, waiting) = mpsc::unbounded_channel();
-        Self { queue, waiting: Mutex::new(Some(waiting)), works: watch::Sender::new(true) }
+        Self { queue, waiting: Mutex::new(Some(waiting)), failing: watch::Sender::new(0) }
     }
 
     pub(super) fn settle(&self, settling: Settling) {
@@ -67,14 +67,36 @@ impl Settler {
         }
     }
 
-    /// Whether the last settle worked.
+    /// Whether what was settled last could be.
     pub(super) fn is_working(&self) -> bool {
-        *self.works.borrow()
+        *self.failing.borrow() == 0
     }
 
     /// Until settling works.
     pub(super) async fn working(&self) {
-        let _ = self.works.subscribe().wait_for(|works| *works).await;
+        let _ = self.failing.subscribe().wait_for(|failing| *failing == 0).await;
+    }
+}
+
+/// A batch that cannot be settled, until it is or is given up.
+struct Failing<'a> {
+    failing: &'a watch::Sender<usize>,
+    is: bool,
+}
+
+impl Failing<'_> {
+    fn now(&mut self) {
+        if !std::mem::replace(&mut self.is, true) {
+            self.failing.send_modify(|failing| *failing += 1);
+        }
+    }
+}
+
+impl Drop for Failing<'_> {
+    fn drop(&mut self) {
+        if self.is {
+            self.failing.send_modify(|failing| *failing -= 1);
+        }
     }
 }
 
@@ -101,6 +123,10 @@ async fn keep_settling(engine: Weak<Engine>, mut waiting: mpsc::UnboundedReceive
                 News::Settled(settling) => match together.add(settling.settlement.ticket().token, settling) {
                     Added::Waits => {}
                     Added::Alone(settling) => alone.push(settling),
+                    Added::Whole(claim) if engine.settles_beside() => {
+                        let engine = std::sync::Arc::clone(&engine);
+                        tokio::spawn(async move { engine.settle_batch(claim).await });
+                    }
                     Added::Whole(claim) => engine.settle_batch(claim).await,
                 },
             }
@@ -118,6 +144,12 @@ impl Engine {
         if let Some(waiting) = lock(&self.settler.waiting).take() {
             tokio::spawn(keep_settling(std::sync::Arc::downgrade(self), waiting));
         }
+    }
+
+    /// Whether what was claimed together is settled beside the others: each in its own transaction. Not where order is kept:
+    /// what was sent first is settled first.
+    fn settles_beside(&self) -> bool {
+        self.sequence.is_none()
     }
 
     fn deletes(&self) -> bool {
@@ -158,6 +190,7 @@ impl Engine {
         let (settlements, permits): (Vec<Settlement>, Vec<Option<Permit>>) =
             batch.into_iter().map(|settling| (settling.settlement, settling.permit)).unzip();
         let mut pause = PAUSE;
+        let mut failing = Failing { failing: &self.settler.failing, is: false };
         let began = Instant::now();
         let lost = loop {
             // Then the leases have run out, and a settle would change nothing.
@@ -168,7 +201,7 @@ impl Engine {
                 Ok(lost) => break lost,
                 Err(error) => error,
             };
-            self.settler.works.send_replace(false);
+            failing.now();
             tracing::warn!(%error, events = settlements.len(), "a settle failed; nothing is claimed until it works");
             if self.rest_unless(Phase::Aborting, pause).await {
                 let events = settlements.len();
@@ -182,7 +215,7 @@ impl Engine {
                 break lost;
             }
         };
-        self.settler.works.send_replace(true);
+        drop(failing);
         if !lost.is_empty() {
             tracing::warn!(
                 events = lost.len(),
@@ -193,7 +226,7 @@ impl Engine {
         for settlement in settlements.iter().filter(|settlement| !lost.contains(&settlement.ticket())) {
             self.tell_settled(settlement.event(), settlement.verdict());
         }
-        drop(permits);
+        self.load.release(permits.into_iter().flatten());
         if self.sequence.is_some() {
             // What had to wait for these may be due.
             self.waker.wake();
@@ -207,5 +240,24 @@ impl Engine {
             self.observers.tell("dead_lettered", |observer| observer.dead_lettered(event, error));
         }
         self.observers.tell("settled", |observer| observer.settled(event, verdict));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settling_works_when_nothing_fails_any_more() {
+        let settler = Settler::new();
+        let failing = || Failing { failing: &settler.failing, is: false };
+        let (mut one, mut other, fine) = (failing(), failing(), failing());
+        one.now();
+        one.now();
+        other.now();
+        drop((one, fine));
+        assert!(!settler.is_working());
+        drop(other);
+        assert!(settler.is_working());
     }
 }

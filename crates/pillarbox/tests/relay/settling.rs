@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pillarbox::store::{Ask, Claim, Cleaned, EventKind, Heartbeat, Retention, Settlement, Swept, Ticket, WakeUp};
-use pillarbox::{Relay, Status, Store, StoreError, Waker};
+use pillarbox::{Relay, RelaySettings, Status, Store, StoreError, Waker};
 use pillarbox_testkit::wait_until;
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::fixture::{Outbox, PATIENCE, Place, all_to, impatient, while_running};
@@ -25,6 +26,8 @@ pub(crate) struct Flaky {
     pub(crate) most_held: Arc<AtomicUsize>,
     /// Settles with events of this type fail.
     pub(crate) refuses: Option<&'static str>,
+    /// Settles with events of this type wait until there is a permit, and claims are to be settled together.
+    pub(crate) waits: Option<(&'static str, Arc<Semaphore>)>,
 }
 
 impl Flaky {
@@ -40,6 +43,7 @@ impl Flaky {
             held: zero(),
             most_held: zero(),
             refuses: None,
+            waits: None,
         }
     }
 
@@ -65,11 +69,17 @@ impl Store for Flaky {
         let bytes: usize = claim.iter().map(|claimed| claimed.event().payload.get().len()).sum();
         let held = self.held.fetch_add(bytes, Ordering::SeqCst) + bytes;
         self.most_held.fetch_max(held, Ordering::SeqCst);
-        Ok(claim)
+        Ok(if self.waits.is_some() { claim.settled_together(PATIENCE) } else { claim })
     }
     async fn settle(&self, settlements: &[Settlement], delete: bool) -> Result<Vec<Ticket>, StoreError> {
+        let has = |event_type: &str| settlements.iter().any(|one| one.event().event_type == event_type);
+        if let Some((event_type, permits)) = &self.waits
+            && has(event_type)
+        {
+            permits.acquire().await.unwrap().forget();
+        }
         let left = self.fails.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        let refused = settlements.iter().any(|settlement| self.refuses == Some(settlement.event().event_type.as_str()));
+        let refused = self.refuses.is_some_and(has);
         if left.is_ok() || refused {
             return Err(StoreError::Database { doing: "settling events", source: "on purpose".into() });
         }
@@ -140,6 +150,53 @@ async fn a_settle_that_fails_is_kept_and_nothing_is_claimed_meanwhile() {
     })
     .await;
     assert_eq!(place.got(), [id]);
+    assert_eq!(outbox.get(id).await.event.status, Status::Delivered);
+}
+
+/// Each claim that is settled as a whole has a transaction of its own: none waits for another.
+#[tokio::test]
+async fn a_claim_that_is_settled_slowly_does_not_hold_up_the_others() {
+    let outbox = Outbox::new().await;
+    outbox.emit("slow", 1).await;
+    outbox.emit("order.placed", 3).await;
+    let permits = Arc::new(Semaphore::new(0));
+    let store = Flaky { waits: Some(("slow", Arc::clone(&permits))), ..Flaky::over(&outbox) };
+    let place = Place::fine();
+    let relay = Relay::builder(Arc::new(store))
+        .settings(RelaySettings { batch_size: 1, ..impatient() })
+        .destination(place.as_destination("a"))
+        .route(all_to("a"))
+        .build()
+        .unwrap();
+    while_running(&relay, async {
+        wait_until("the others are settled", PATIENCE, async || outbox.counts().await.delivered == 3).await;
+        permits.add_permits(1);
+        wait_until("it is settled, too", PATIENCE, async || outbox.counts().await.delivered == 4).await;
+    })
+    .await;
+    assert_eq!(place.got().len(), 4);
+}
+
+/// The relay waits for it also when it stops.
+#[tokio::test]
+async fn a_claim_that_is_being_settled_when_the_relay_stops_is_waited_for() {
+    let outbox = Outbox::new().await;
+    let id = outbox.emit("slow", 1).await[0];
+    let permits = Arc::new(Semaphore::new(0));
+    let store = Flaky { waits: Some(("slow", Arc::clone(&permits))), ..Flaky::over(&outbox) };
+    let place = Place::fine();
+    let relay = Relay::builder(Arc::new(store))
+        .settings(impatient())
+        .destination(place.as_destination("a"))
+        .route(all_to("a"))
+        .build()
+        .unwrap();
+    let stop = async { wait_until("it is sent", PATIENCE, async || place.got() == [id]).await };
+    let (ran, ()) = tokio::join!(relay.run(stop), async {
+        wait_until("it is sent", PATIENCE, async || place.got() == [id]).await;
+        permits.add_permits(1);
+    });
+    ran.unwrap();
     assert_eq!(outbox.get(id).await.event.status, Status::Delivered);
 }
 
