@@ -284,8 +284,21 @@ impl Settlement {
 
     /// It was delivered at the first try, and nothing else is kept of it.
     pub(crate) fn is_plain_delivery(&self) -> bool {
-        let Verdict { change, attempts, deliveries, failures } = &self.verdict;
-        self.fresh && *change == Change::Deliver && *attempts == 0 && deliveries.is_empty() && failures.is_empty()
+        self.is_plain() && self.verdict.change == Change::Deliver
+    }
+
+    /// It was parked without a try, and nothing else is kept of it: on what, and why.
+    pub(crate) fn plain_park(&self) -> Option<(&str, &str)> {
+        match &self.verdict.change {
+            Change::Park { on, error } if self.is_plain() => Some((on, error)),
+            _ => None,
+        }
+    }
+
+    /// Nothing was written of it before, and nothing is to be but what its row becomes.
+    fn is_plain(&self) -> bool {
+        let Verdict { change: _, attempts, deliveries, failures } = &self.verdict;
+        self.fresh && *attempts == 0 && deliveries.is_empty() && failures.is_empty()
     }
 }
 

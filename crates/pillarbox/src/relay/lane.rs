@@ -40,6 +40,8 @@ pub(super) struct State {
     pub(super) last_error: Option<SendError>,
     /// More was queued than others could wait for: what comes is parked until the queue is short.
     congested: bool,
+    /// It was congested and has not been without work since: it will be again, and others need not wait to find out.
+    slow: bool,
     /// How many parked events are let back at once.
     pub(super) ramp: usize,
     /// What `answered` was when the last ones were let back.
@@ -77,6 +79,7 @@ impl Lane {
             breaker: Breaker::new(breaker),
             last_error: None,
             congested: false,
+            slow: false,
             ramp: FIRST_RAMP,
             answered_at_ramp: 0,
             ramped_at: None,
@@ -96,6 +99,9 @@ impl Lane {
     pub(super) fn accept(self: &Arc<Self>, engine: &Arc<Engine>, job: Job) {
         let refused = {
             let mut state = lock(&self.state);
+            if state.slow && state.queue.len() >= self.capacity() {
+                state.congested = true;
+            }
             if self.paused || state.breaker.is_open() || state.congested {
                 Some((job, state.last_error.clone().filter(|_| state.breaker.is_open())))
             } else {
@@ -127,6 +133,7 @@ impl Lane {
                 return 0;
             }
             state.congested = true;
+            state.slow = true;
             state.ramp = self.capacity().max(FIRST_RAMP);
             state.queue.split_off(self.capacity())
         };
@@ -175,6 +182,7 @@ impl Lane {
             state.congested = false;
         }
         if count == 0 {
+            state.slow = false;
             state.workers -= 1;
             return None;
         }

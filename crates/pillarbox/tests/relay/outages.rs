@@ -120,6 +120,35 @@ async fn a_slow_destination_does_not_hold_up_another_and_loses_nothing() {
     ended.unwrap();
 }
 
+/// Once it is known, nobody has to wait to find out again: its queue gets no longer than what is sent next, although there
+/// is room for all.
+#[tokio::test]
+async fn what_comes_for_a_destination_that_is_known_to_be_slow_is_parked_at_once() {
+    let outbox = Outbox::new().await;
+    let (gate, fine) = (Gate::closed(), Place::fine());
+    let relay = outbox
+        .relay()
+        .settings(RelaySettings { batch_size: 10, ..impatient() })
+        .destination(Destination::new("slow", gate.clone()).concurrency(2).timeout(PATIENCE))
+        .destination(fine.as_destination("fine").concurrency(20))
+        .route(Route::new("to.slow", ["slow"]))
+        .build()
+        .unwrap();
+    let parked = async || outbox.counts().await.parked.iter().map(|parked| parked.count).sum::<u64>();
+    // More than there is room for at first, which is 54.
+    outbox.emit("to.slow", 100).await;
+    while_running(&relay, async {
+        // Two are being sent, and two are next.
+        wait_until("it is slow", PATIENCE, async || parked().await == 96).await;
+        gate.open.add_permits(2);
+        // Then some more are let back, for which there is room.
+        wait_until("only two of them are queued", PATIENCE, async || parked().await == 94).await;
+        gate.open.add_permits(98);
+        wait_until("all are sent", PATIENCE, async || outbox.counts().await.delivered == 100).await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_paused_destination_gets_nothing_until_it_is_not() {
     let outbox = Outbox::new().await;

@@ -69,6 +69,28 @@ async fn what_was_delivered_is_deleted_and_the_others_are_kept() {
 }
 
 #[tokio::test]
+async fn what_waits_for_its_destination_is_parked_beside_what_was_delivered() {
+    let outbox = outbox(7).await;
+    let mut claim = claim(&outbox).await.into_iter();
+    let mut park = |on: &str, error: &str| {
+        let change = Change::Park { on: on.to_owned(), error: error.to_owned() };
+        claim.next().unwrap().settle(Verdict::of(change, 0))
+    };
+    let mut settlements = vec![park("one", ""), park("one", "down\0"), park("other", ""), park("one", "")];
+    settlements.extend(delivered(claim.by_ref().take(2)));
+    assert_eq!(outbox.postgres().settle(&settlements, false).await.unwrap(), []);
+    let parked = "status = 'pending' AND claimed_by IS NULL AND attempts = 0 AND next_attempt_at = updated_at \
+                  AND updated_at > created_at AND parked_on";
+    assert_eq!(count(&outbox, &format!("{parked} = 'one' AND error_message = ''")).await, 2);
+    assert_eq!(count(&outbox, &format!("{parked} = 'one' AND error_message = U&'down\\FFFD'")).await, 1);
+    assert_eq!(count(&outbox, &format!("{parked} = 'other' AND error_message = ''")).await, 1);
+    assert_eq!(count(&outbox, "status = 'delivered' AND parked_on IS NULL").await, 2);
+    is_leased(&outbox, 1).await;
+    assert_eq!(outbox.postgres().unpark("one", None, 10).await.unwrap(), 3);
+    assert_eq!(another(&outbox).await.claim(ASK).await.unwrap().len(), 3);
+}
+
+#[tokio::test]
 async fn what_is_not_answered_soon_becomes_a_lease_that_can_be_settled() {
     let outbox = outbox(5).await;
     let mut claim = claim(&outbox).await.into_iter();

@@ -27,6 +27,9 @@ pub(crate) struct Slow {
     /// The slow destination never answers.
     #[arg(long)]
     never: bool,
+    /// The slow destination is paused: its events are put aside without a try, which is the least that can be done.
+    #[arg(long)]
+    paused: bool,
 }
 
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -41,7 +44,7 @@ impl Slow {
         let relay = Relay::builder(Arc::new(store))
             .settings(settings)
             .handler("fast", async |_| Ok::<(), SendError>(()))
-            .destination(Destination::new("late", late))
+            .destination(Destination::new("late", late).paused(self.paused))
             .route(Route::new("slow", ["late"]))
             .observer(Arc::clone(&meter) as _)
             .build()?;

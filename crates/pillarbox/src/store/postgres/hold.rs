@@ -237,8 +237,9 @@ impl PostgresStore {
         settlements: &[&Settlement],
         delete: bool,
     ) -> Result<Done, sqlx::Error> {
-        // What was plainly delivered is written by its ids alone, and nothing about it can be refused.
-        if settlements.iter().all(|settlement| settlement.is_plain_delivery()) {
+        // What was plainly delivered or parked is written by its ids alone, and nothing about it can be refused. Behind a
+        // savepoint each row that is locked and then written would also need a multixact.
+        if settlements.iter().all(|settlement| settlement.is_plain_delivery() || settlement.plain_park().is_some()) {
             return self.settle_and_lease(hold, held, settlements, delete).await;
         }
         held.tx.execute("SAVEPOINT settle").await?;

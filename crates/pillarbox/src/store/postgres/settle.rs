@@ -1,6 +1,6 @@
 //! Settle on PostgreSQL: one transaction, in the common case with one statement, for the rows of the events.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
@@ -75,11 +75,14 @@ impl PostgresStore {
     ) -> Result<HashSet<Uuid>, sqlx::Error> {
         let (plain, rest): (Vec<&Settlement>, Vec<&Settlement>) =
             settlements.iter().partition(|settlement| fence == Fence::Lock && settlement.is_plain_delivery());
+        let (parked, rest): (Vec<&Settlement>, Vec<&Settlement>) =
+            rest.iter().partition(|settlement| fence == Fence::Lock && settlement.plain_park().is_some());
         let (gone, kept): (Vec<&Settlement>, Vec<&Settlement>) =
             rest.iter().partition(|settlement| delete && settlement.verdict().change == Change::Deliver);
         let mut settled = self.settle_events(connection, &gone, &kept, fence).await?;
         self.settle_deliveries(connection, &kept, &settled).await?;
         self.settle_attempts(connection, &kept, &settled).await?;
+        settled.extend(self.settle_parked(connection, &parked).await?);
         settled.extend(self.settle_plain(connection, &plain, delete).await?);
         Ok(settled)
     }
@@ -102,6 +105,29 @@ impl PostgresStore {
         };
         self.kept_query(statement).bind(&ids).execute(connection).await?;
         Ok(ids)
+    }
+
+    /// The same for what waits for a destination: most of a claim, while one is down or slow.
+    async fn settle_parked(
+        &self,
+        connection: &mut PgConnection,
+        parked: &[&Settlement],
+    ) -> Result<Vec<Uuid>, sqlx::Error> {
+        let mut groups: BTreeMap<(&str, &str), Vec<Uuid>> = BTreeMap::new();
+        for settlement in parked {
+            if let Some(park) = settlement.plain_park() {
+                groups.entry(park).or_default().push(settlement.ticket().id);
+            }
+        }
+        for ((on, error), ids) in &groups {
+            self.kept_query(include_str!("../../../sql/postgres/hold_park.sql"))
+                .bind(ids)
+                .bind(on)
+                .bind(row::kept(error))
+                .execute(&mut *connection)
+                .await?;
+        }
+        Ok(groups.into_values().flatten().collect())
     }
 
     async fn settle_events(
