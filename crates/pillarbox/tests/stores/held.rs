@@ -174,7 +174,7 @@ async fn what_has_lost_a_lease_is_only_claimed_by_lease() {
 async fn after_a_death_everything_is_claimed_by_lease() {
     let outbox = outbox(1).await;
     let heartbeat = |id: u128| pillarbox::store::Heartbeat {
-        id: uuid::Uuid::from_u128(id),
+        id: Uuid::from_u128(id),
         host: "here".to_owned(),
         in_flight: 0,
         idle: false,
