@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use uuid::Uuid;
 
 use super::load::Weight;
@@ -45,12 +45,24 @@ impl Relay {
         engine.beat(&pulse).await;
         let upkeep = tokio::spawn(Arc::clone(engine).upkeep(Arc::clone(&pulse)));
 
-        let unfinished = Unfinished(engine);
+        // A task of its own: whoever calls this may be on a thread that is woken for each packet.
+        let cycle = tokio::spawn({
+            let (engine, pulse) = (Arc::clone(engine), Arc::clone(&pulse));
+            async move { engine.cycle(pace, &pulse).await }
+        });
+        let unfinished = Unfinished { engine, cycle: cycle.abort_handle() };
         let told_to_stop = async {
             shutdown.await;
             engine.phase.send_replace(Phase::Stopping);
         };
-        tokio::join!(told_to_stop, engine.cycle(pace, &pulse));
+        let cycled = async {
+            if let Err(error) = cycle.await
+                && let Ok(panic) = error.try_into_panic()
+            {
+                std::panic::resume_unwind(panic);
+            }
+        };
+        tokio::join!(told_to_stop, cycled);
 
         engine.finish().await;
         engine.end(upkeep, &pulse).await;
@@ -62,15 +74,20 @@ impl Relay {
 }
 
 /// Ends what goes on beside a run, also of one that is dropped: then what it had is given back.
-struct Unfinished<'a>(&'a Engine);
+struct Unfinished<'a> {
+    engine: &'a Engine,
+    cycle: AbortHandle,
+}
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        self.0.phase.send_replace(Phase::Aborting);
-        self.0.give_back_followers();
-        self.0.lanes.values().for_each(|lane| lane.release(self.0));
-        self.0.waker.retire();
-        self.0.probing.store(false, Ordering::Relaxed);
+        let engine = self.engine;
+        engine.phase.send_replace(Phase::Aborting);
+        self.cycle.abort();
+        engine.give_back_followers();
+        engine.lanes.values().for_each(|lane| lane.release(engine));
+        engine.waker.retire();
+        engine.probing.store(false, Ordering::Relaxed);
     }
 }
 
