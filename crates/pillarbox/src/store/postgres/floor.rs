@@ -108,7 +108,7 @@ impl Floor {
 }
 
 /// Before every event.
-fn beginning() -> Place {
+pub(super) fn beginning() -> Place {
     (DateTime::<Utc>::from_timestamp(-200_000_000_000, 0).unwrap_or(DateTime::UNIX_EPOCH), 0)
 }
 

@@ -35,11 +35,13 @@ const MOST: usize = 4;
 const REMEMBERED: usize = 64;
 
 /// Statements that claim are held to the index that is made for them: where the planner knows nothing of a backlog yet, it
-/// would read all of it and sort. A host that vanishes must not keep its locks for ever, and one that only paused should find
+/// would read all of it and sort. So there is one plan, which is made once. A host that vanishes must not keep its locks for
+/// ever, and one that only paused should find
 /// them again.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off; \
                      SET LOCAL idle_in_transaction_session_timeout = '30s'; \
-                     SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off";
+                     SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off; \
+                     SET LOCAL plan_cache_mode = force_generic_plan";
 
 /// The holds of a store.
 #[derive(Debug)]
@@ -122,6 +124,11 @@ impl Holds {
         let most = MOST.min(self.pool.pool().options().get_max_connections() as usize / 3);
         let slow = lock(&self.tempo).leases_until.is_some_and(|until| until > Instant::now());
         !slow && lock(&self.open).len() < most
+    }
+
+    /// Whether anything is held by locks just now.
+    pub(super) fn are_open(&self) -> bool {
+        !lock(&self.open).is_empty()
     }
 
     pub(super) fn find(&self, token: Uuid) -> Option<Arc<Hold>> {

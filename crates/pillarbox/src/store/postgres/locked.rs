@@ -13,11 +13,13 @@ use crate::error::StoreError;
 use crate::event::StoredEvent;
 use crate::store::Ask;
 
+/// An event, what is kept of its destinations, and whether it is as it was emitted.
+pub(super) type LockedEvent = (StoredEvent, Vec<Delivery>, bool);
+
 /// What a transaction has locked.
 #[derive(Default)]
 pub(super) struct Locked {
-    /// The events, what is kept of their destinations, and whether they are as they were emitted.
-    pub(super) rows: Vec<(StoredEvent, Vec<Delivery>, bool)>,
+    pub(super) rows: Vec<LockedEvent>,
     /// Where the last of them stands in the due index.
     pub(super) last: Option<Place>,
     /// How many are locked: some that were too large for this claim are not among the rows.
@@ -97,7 +99,7 @@ impl PostgresStore {
         Ok(locked)
     }
 
-    fn claiming(&self, error: sqlx::Error) -> StoreError {
+    pub(super) fn claiming(&self, error: sqlx::Error) -> StoreError {
         database("claiming events")(self.forgets_statements(error))
     }
 }

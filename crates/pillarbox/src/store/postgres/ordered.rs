@@ -1,24 +1,31 @@
 //! Ordered claims on PostgreSQL: page by page through what is due, until one has events that may be sent. By lock or by
 //! lease, as claims without an order.
 
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 use sqlx::Row;
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgConnection, PgRow};
 use uuid::Uuid;
 
-use super::floor::Place;
+use super::floor::{self, Place};
+use super::locked::LockedEvent;
 use super::{PostgresStore, database, limit, read};
 use crate::error::StoreError;
 use crate::store::walk::{Page, Step};
 use crate::store::{Ask, Claim, Claimed, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, OnFailed};
+
+/// While something of this relay's is under way, a claim looks at no more pages than this in vain.
+const MOST_IN_VAIN: usize = 4;
 
 impl PostgresStore {
     pub(super) async fn claim_ordered(&self, ask: Ask, on_failed: OnFailed) -> Result<Claim, StoreError> {
         let now = Instant::now();
         let by_lock = self.may_hold(ask.claim_by) && self.holds.has_room() && !self.walk.lock().leases(now);
         let mut steps = self.walk.lock().begin(ask.limit, ask.whole, by_lock, now);
+        let mut fruitless = 0;
         loop {
             let Some(step) = self.walk.lock().next(&mut steps) else { return Ok(Claim::default()) };
             let (claim, page) = if by_lock && step.is_new() {
@@ -27,7 +34,10 @@ impl PostgresStore {
                 self.lease_page(ask, on_failed, &step).await?
             };
             self.walk.lock().saw(&mut steps, &step, page);
-            if !claim.is_empty() {
+            fruitless += 1;
+            // What is blocked by what this relay sends just now is free in a moment, and stands at the front.
+            let is_worth_it = ask.whole || fruitless < MOST_IN_VAIN || !self.holds.are_open();
+            if !claim.is_empty() || !is_worth_it {
                 return Ok(claim);
             }
         }
@@ -69,6 +79,8 @@ impl PostgresStore {
         Ok((claim, page))
     }
 
+    /// What is due is locked as for claims without an order; then it is asked what of it must wait for others. Locks on
+    /// what must wait cost little where most need not; elsewhere `lease_page` is the better one.
     async fn hold_page(
         &self,
         ask: Ask,
@@ -77,30 +89,61 @@ impl PostgresStore {
     ) -> Result<(Claim, Page<Place>), StoreError> {
         let (token, began) = (Uuid::new_v4(), Instant::now());
         let mut tx = self.holds.pool().begin().await.map_err(database("claiming events"))?;
-        let rows = self
-            .kept_query(include_str!("../../../sql/postgres/hold_ordered.sql"))
-            .bind(limit(ask.limit))
-            .bind(limit(ask.bytes))
-            .bind(on_failed == OnFailed::Block)
-            .bind(limit(step.rows))
-            .bind(step.after.map(|(due_at, _)| due_at))
-            .bind(step.after.map_or(i64::MIN, |(_, seq)| seq))
-            .fetch_all(&mut *tx)
-            .await
-            .map_err(|error| self.forgets_statements(error))
-            .map_err(database("claiming events"))?;
-        let mut events = Vec::with_capacity(rows.len());
-        for row in rows.iter().filter(|row| is_event(row)) {
-            let (event, deliveries, fresh) = read::held(row)?;
-            let until = began + ask.lease;
-            events.push(Claimed::new(event, deliveries, token, until, self.give_back.clone()).fresh(fresh));
-        }
-        let page = page(&rows, events.len(), began).map_err(database("reading a claim"))?;
-        if events.is_empty() {
+        let floor = step.after.unwrap_or_else(floor::beginning);
+        let locked = self.lock_due(&mut tx, Ask { limit: step.rows, ..ask }, floor).await?;
+        let (last, count, left) = (locked.last, locked.count, locked.count - locked.rows.len());
+        let free = self.free(&mut tx, locked.rows, on_failed).await?;
+        let taken = free.len();
+        let page = Page { seen: count, free: taken + left, taken, until: last, took: began.elapsed() };
+        if free.is_empty() {
             tx.commit().await.map_err(database("claiming events"))?;
             return Ok((Claim::default(), page));
         }
+        let claimed = |(event, deliveries, fresh)| {
+            Claimed::new(event, deliveries, token, began + ask.lease, self.give_back.clone()).fresh(fresh)
+        };
+        let events = free.into_iter().map(claimed).collect();
         Ok((self.held_claim(tx, events, token, ask.lease, None), page))
+    }
+
+    /// Those that need not wait for others of their aggregates, in the order of `seq`.
+    async fn free(
+        &self,
+        connection: &mut PgConnection,
+        mut locked: Vec<LockedEvent>,
+        on_failed: OnFailed,
+    ) -> Result<Vec<LockedEvent>, StoreError> {
+        locked.sort_unstable_by_key(|(event, ..)| event.seq);
+        let mut lasts: HashMap<(&str, &str), i64> = HashMap::with_capacity(locked.len());
+        for (event, ..) in &locked {
+            lasts.insert((&event.aggregate_type, &event.aggregate_id), event.seq);
+        }
+        let aggregates: Vec<((&str, &str), i64)> = lasts.into_iter().collect();
+        let rows: Vec<(i64, i64)> = self
+            .schema
+            .query_as(include_str!("../../../sql/postgres/walls.sql"))
+            .persistent(self.keeps_statements.load(Ordering::Relaxed))
+            .bind(aggregates.iter().map(|((kind, _), _)| *kind).collect::<Vec<_>>())
+            .bind(aggregates.iter().map(|((_, id), _)| *id).collect::<Vec<_>>())
+            .bind(aggregates.iter().map(|(_, last)| *last).collect::<Vec<_>>())
+            .bind(locked.iter().map(|(event, ..)| event.id).collect::<Vec<_>>())
+            .bind(on_failed == OnFailed::Block)
+            .fetch_all(connection)
+            .await
+            .map_err(|error| self.claiming(error))?;
+        if rows.is_empty() {
+            return Ok(locked);
+        }
+        let name = |place: i64| usize::try_from(place).ok().and_then(|place| aggregates.get(place));
+        let walls: HashMap<(String, String), i64> = rows
+            .into_iter()
+            .filter_map(|(place, wall)| name(place).map(|((kind, id), _)| ((kind.to_string(), id.to_string()), wall)))
+            .collect();
+        locked.retain(|(event, ..)| {
+            let aggregate = (event.aggregate_type.clone(), event.aggregate_id.clone());
+            walls.get(&aggregate).is_none_or(|wall| event.seq < *wall)
+        });
+        Ok(locked)
     }
 }
 

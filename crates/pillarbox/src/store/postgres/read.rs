@@ -23,16 +23,7 @@ pub(super) fn claimed(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, DateTi
     Ok((event, deliveries, due_at))
 }
 
-/// A row of `hold_ordered.sql`: the event, what is kept of its destinations, and whether it is as it was emitted.
-pub(super) fn held(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, bool), StoreError> {
-    let event = event(row)?;
-    let deliveries: Option<String> = row.try_get("deliveries").map_err(database("reading a claim"))?;
-    let fresh = row.try_get("fresh").map_err(database("reading a claim"))?;
-    let deliveries = read_deliveries(event.id, deliveries.as_deref())?;
-    Ok((event, deliveries, fresh))
-}
-
-/// The same by place, of `hold.sql` and `hold_light.sql`.
+/// A row of `hold.sql` or `hold_light.sql`: the event, what is kept of its destinations, and whether it is as it was emitted.
 pub(super) fn locked_event(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, bool), StoreError> {
     let event = event(row)?;
     let deliveries: Option<&str> = row.try_get(13).map_err(database("reading a claim"))?;

@@ -1,0 +1,20 @@
+-- Walls: of aggregates of which a transaction holds events by locks, the first event that must be sent first and that it does not
+-- hold. It sees what was committed since the locks were taken. $1 and $2 the aggregates, $3 the last event of each that is held, $4 all
+-- that are held, $5 whether a failed event blocks its aggregate. Those without a wall are left out of the answer.
+SELECT held.place - 1 AS place, wall.seq
+FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS held (aggregate_type, aggregate_id, last, place)
+CROSS JOIN LATERAL (
+    SELECT event.seq FROM {schema}.outbox_event AS event
+    WHERE event.aggregate_type COLLATE "C" = held.aggregate_type
+      AND event.aggregate_id COLLATE "C" = held.aggregate_id
+      AND event.seq < held.last AND event.status <> 'delivered'
+      AND CASE event.status
+          WHEN 'failed' THEN $5
+          -- One that was emitted for later and never tried blocks nobody.
+          ELSE NOT (event.next_attempt_at > (SELECT clock_timestamp()) AND event.attempts = 0 AND event.claims = 0
+                    AND event.claimed_by IS NULL AND event.parked_on IS NULL AND event.error_message = '')
+          END
+      AND event.id NOT IN (SELECT unnest($4::uuid[]))
+    ORDER BY event.seq
+    LIMIT 1
+) AS wall
