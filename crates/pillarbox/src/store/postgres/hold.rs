@@ -126,11 +126,6 @@ impl Holds {
         !slow && lock(&self.open).len() < most
     }
 
-    /// Whether anything is held by locks just now.
-    pub(super) fn are_open(&self) -> bool {
-        !lock(&self.open).is_empty()
-    }
-
     pub(super) fn find(&self, token: Uuid) -> Option<Arc<Hold>> {
         lock(&self.open).get(&token).cloned()
     }

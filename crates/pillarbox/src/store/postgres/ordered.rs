@@ -17,15 +17,11 @@ use crate::error::StoreError;
 use crate::store::walk::{Page, Step};
 use crate::store::{Ask, Claim, Claimed, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, OnFailed};
 
-/// While something of this relay's is under way, a claim looks at no more pages than this in vain.
-const MOST_IN_VAIN: usize = 4;
-
 impl PostgresStore {
     pub(super) async fn claim_ordered(&self, ask: Ask, on_failed: OnFailed) -> Result<Claim, StoreError> {
         let now = Instant::now();
         let by_lock = self.may_hold(ask.claim_by) && self.holds.has_room() && !self.walk.lock().leases(now);
         let mut steps = self.walk.lock().begin(ask.limit, ask.whole, by_lock, now);
-        let mut fruitless = 0;
         loop {
             let Some(step) = self.walk.lock().next(&mut steps) else { return Ok(Claim::default()) };
             let (claim, page) = if by_lock && step.is_new() {
@@ -34,10 +30,7 @@ impl PostgresStore {
                 self.lease_page(ask, on_failed, &step).await?
             };
             self.walk.lock().saw(&mut steps, &step, page);
-            fruitless += 1;
-            // What is blocked by what this relay sends just now is free in a moment, and stands at the front.
-            let is_worth_it = ask.whole || fruitless < MOST_IN_VAIN || !self.holds.are_open();
-            if !claim.is_empty() || !is_worth_it {
+            if !claim.is_empty() {
                 return Ok(claim);
             }
         }
