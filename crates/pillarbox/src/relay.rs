@@ -124,6 +124,10 @@ impl Relay {
     /// What the store said; events that were claimed come back after their lease.
     pub async fn run_once(&self) -> Result<Pass, StoreError> {
         let engine = &self.engine;
+        // A run that was dropped has left it otherwise; one that goes on says itself how far it is.
+        if !engine.is_probing() {
+            engine.phase.send_replace(Phase::Running);
+        }
         engine.start_settling();
         engine.sweep().await?;
         engine.unpark().await?;

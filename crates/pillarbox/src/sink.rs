@@ -86,7 +86,12 @@ pub struct SendError {
 
 impl SendError {
     fn new(kind: SendErrorKind, message: impl Display) -> Self {
-        Self { kind, message: message.to_string(), after: None, status: None, answer: None }
+        let mut message = message.to_string();
+        // What was tried and failed must show it: an event without an error was never tried.
+        if message.is_empty() {
+            message = format!("no reason was given ({kind:?})");
+        }
+        Self { kind, message, after: None, status: None, answer: None }
     }
 
     /// It may work later.
@@ -174,5 +179,16 @@ impl Sink for Discard {
 
     fn batch_limit(&self) -> usize {
         1000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SendError;
+
+    #[test]
+    fn an_error_always_says_something() {
+        assert_eq!(SendError::unavailable("").message, "no reason was given (Unavailable)");
+        assert_eq!(SendError::retry("not now").message, "not now");
     }
 }

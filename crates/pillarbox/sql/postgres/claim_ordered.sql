@@ -24,7 +24,7 @@ WITH clock AS MATERIALIZED (
                (SELECT event.seq FROM {schema}.outbox_event AS event
                 WHERE event.aggregate_type COLLATE "C" = lined.aggregate_type
                   AND event.aggregate_id COLLATE "C" = lined.aggregate_id
-                  AND event.seq < lined.last AND event.status <> 'delivered'
+                  AND event.seq < lined.last AND event.status || '' <> 'delivered' -- as outbox_event_order has it
                   AND CASE event.status
                       WHEN 'failed' THEN $7
                       -- One that was emitted for later and never tried blocks nobody.

@@ -1,6 +1,7 @@
 -- Claim by lock, as hold.sql, where payloads are small: it need not sum up their bytes, so that rows are sent as they are
 -- locked and copied nowhere. $1 limit, $2 the bytes of one payload, $3 and $4 the floor. A payload that is larger is left
--- out: then hold.sql is asked in the same transaction.
+-- out: then hold.sql is asked in the same transaction. Texts are made outside, because inside they would also be made of
+-- what others have locked. Rows come in the order of the subquery; nothing depends on that.
 SELECT id, seq, aggregate_type, aggregate_id, event_type,
        CASE WHEN CASE WHEN pg_column_compression(payload) IS NULL THEN pg_column_size(payload)
                       ELSE octet_length(payload::text) END <= $2 THEN payload::text END AS payload,
@@ -13,10 +14,14 @@ SELECT id, seq, aggregate_type, aggregate_id, event_type,
                    ORDER BY destination)
             FROM {schema}.outbox_delivery WHERE event_id = event.id)::text END AS deliveries,
        updated_at = created_at AS fresh
-FROM {schema}.outbox_event AS event
-WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= (SELECT clock_timestamp())
-  AND (next_attempt_at, seq) > ($3, $4)
-  AND claims = 0 AND claimed_by IS NULL
-ORDER BY next_attempt_at, seq
-LIMIT $1
-FOR NO KEY UPDATE SKIP LOCKED
+FROM (
+    SELECT id, seq, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key, attempts, max_attempts,
+           created_at, updated_at, next_attempt_at
+    FROM {schema}.outbox_event
+    WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= (SELECT clock_timestamp())
+      AND (next_attempt_at, seq) > ($3, $4)
+      AND claims = 0 AND claimed_by IS NULL
+    ORDER BY next_attempt_at, seq
+    LIMIT $1
+    FOR NO KEY UPDATE SKIP LOCKED
+) AS event

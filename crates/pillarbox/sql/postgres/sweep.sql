@@ -5,7 +5,8 @@ SET status = 'failed', next_attempt_at = NULL, claimed_by = NULL, error_message 
     claims = claims + (claimed_by IS NOT NULL)::int, updated_at = clock_timestamp()
 WHERE id IN (
     SELECT id FROM {schema}.outbox_event
-    WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= (SELECT clock_timestamp())
+    -- CASE, so that the index of what is due cannot be used, which may be long.
+    WHERE status = 'pending' AND CASE WHEN parked_on IS NULL THEN next_attempt_at <= (SELECT clock_timestamp()) END
       AND claims >= 4 -- as outbox_event_suspect has it
       AND claims + (claimed_by IS NOT NULL)::int >= $1
     FOR NO KEY UPDATE SKIP LOCKED

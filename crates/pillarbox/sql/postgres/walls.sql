@@ -7,7 +7,7 @@ CROSS JOIN LATERAL (
     SELECT event.seq FROM {schema}.outbox_event AS event
     WHERE event.aggregate_type COLLATE "C" = held.aggregate_type
       AND event.aggregate_id COLLATE "C" = held.aggregate_id
-      AND event.seq < held.last AND event.status <> 'delivered'
+      AND event.seq < held.last AND event.status || '' <> 'delivered' -- as outbox_event_order has it
       AND CASE event.status
           WHEN 'failed' THEN $5
           -- One that was emitted for later and never tried blocks nobody.

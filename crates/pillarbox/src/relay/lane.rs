@@ -40,7 +40,7 @@ pub(super) struct State {
     pub(super) last_error: Option<SendError>,
     /// More was queued than others could wait for: what comes is parked until the queue is short.
     congested: bool,
-    /// It was congested and has not been without work since: it will be again, and others need not wait to find out.
+    /// It was congested, and no worker has found its queue empty since: it will be again, and others need not wait to find out.
     slow: bool,
     /// How many parked events are let back at once.
     pub(super) ramp: usize,
@@ -165,6 +165,12 @@ impl Lane {
         }
         if state.congested || state.queue.len() > state.ramp / 4 || state.awaits_an_answer() {
             return Some(0);
+        }
+        if state.slow {
+            // What it can send next: the rest would be parked again at once.
+            state.answered_at_ramp = answered;
+            state.ramped_at = Some(Instant::now());
+            return Some(self.capacity().saturating_sub(state.queue.len()));
         }
         if state.queue.is_empty() && answered > state.answered_at_ramp {
             state.ramp = (state.ramp * 2).min(most.max(FIRST_RAMP));

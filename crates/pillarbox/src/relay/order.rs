@@ -2,7 +2,7 @@
 //! behind it; when it is delivered the next one goes, and when it is not, they are given back.
 //!
 //! [`Lines`] is the pure core: it knows no engine and no clock. That no other relay sends an event of the aggregate
-//! meanwhile is the store's promise: see `claim_ordered.sql`.
+//! meanwhile is the store's promise: see `claim_ordered.sql` and `walls.sql`.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};

@@ -136,9 +136,18 @@ impl Engine {
             }
             if empty {
                 self.rest(self.until_due(pace.rest()).await).await;
-            } else {
+            } else if *self.phase.borrow() < Phase::Aborting {
                 self.dispatch_claim(claim).await;
+                self.take_back_if_dropped();
             }
+        }
+    }
+
+    /// Whoever dropped the run has emptied the queues, perhaps before what was dispatched just now came to them.
+    fn take_back_if_dropped(&self) {
+        if *self.phase.borrow() >= Phase::Aborting {
+            self.give_back_followers();
+            self.lanes.values().for_each(|lane| lane.release(self));
         }
     }
 

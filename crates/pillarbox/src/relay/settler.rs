@@ -67,7 +67,7 @@ impl Settler {
         }
     }
 
-    /// Whether what was settled last could be.
+    /// Whether no batch is failing.
     pub(super) fn is_working(&self) -> bool {
         *self.failing.borrow() == 0
     }
@@ -81,12 +81,12 @@ impl Settler {
 /// A batch that cannot be settled, until it is or is given up.
 struct Failing<'a> {
     failing: &'a watch::Sender<usize>,
-    is: bool,
+    counted: bool,
 }
 
 impl Failing<'_> {
     fn now(&mut self) {
-        if !std::mem::replace(&mut self.is, true) {
+        if !std::mem::replace(&mut self.counted, true) {
             self.failing.send_modify(|failing| *failing += 1);
         }
     }
@@ -94,7 +94,7 @@ impl Failing<'_> {
 
 impl Drop for Failing<'_> {
     fn drop(&mut self) {
-        if self.is {
+        if self.counted {
             self.failing.send_modify(|failing| *failing -= 1);
         }
     }
@@ -190,7 +190,7 @@ impl Engine {
         let (settlements, permits): (Vec<Settlement>, Vec<Option<Permit>>) =
             batch.into_iter().map(|settling| (settling.settlement, settling.permit)).unzip();
         let mut pause = PAUSE;
-        let mut failing = Failing { failing: &self.settler.failing, is: false };
+        let mut failing = Failing { failing: &self.settler.failing, counted: false };
         let began = Instant::now();
         let lost = loop {
             // Then the leases have run out, and a settle would change nothing.
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn settling_works_when_nothing_fails_any_more() {
         let settler = Settler::new();
-        let failing = || Failing { failing: &settler.failing, is: false };
+        let failing = || Failing { failing: &settler.failing, counted: false };
         let (mut one, mut other, fine) = (failing(), failing(), failing());
         one.now();
         one.now();

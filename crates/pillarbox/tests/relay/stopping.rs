@@ -61,3 +61,22 @@ async fn a_run_that_is_dropped_gives_back_what_it_had() {
     }
     wait_until("all are given back", PATIENCE, async || outbox.counts().await.due == 5).await;
 }
+
+#[tokio::test]
+async fn a_relay_whose_run_was_dropped_can_do_single_passes() {
+    let outbox = Outbox::new().await;
+    let gate = Gate::closed();
+    let relay = outbox.relay().destination(Destination::new("a", gate.clone())).route(all_to("a")).build().unwrap();
+    tokio::select! {
+        ended = relay.run(std::future::pending()) => ended.unwrap(),
+        () = wait_until("it runs", PATIENCE, async || outbox.counts().await.relays.len() == 1) => {}
+    }
+    outbox.emit("order.placed", 2).await;
+    let open = async {
+        wait_until("they are being sent", PATIENCE, async || gate.inside.load(Ordering::SeqCst) == 2).await;
+        gate.open.add_permits(2);
+    };
+    let (pass, ()) = tokio::join!(relay.drain(), open);
+    assert_eq!(pass.unwrap().processed, 2);
+    assert_eq!(outbox.counts().await.delivered, 2);
+}

@@ -84,3 +84,80 @@ async fn what_must_be_sent_first_is_found_through_an_index() {
         assert!(!text.contains("Seq Scan on outbox_event"), "{mode}: {text}");
     }
 }
+
+/// Statements of relays, with the types of their parameters and values for them; IDS are some that are pending.
+const STATEMENTS: [(&str, &str, &str, &str); 8] = [
+    (
+        "claim",
+        CLAIM,
+        "bigint, bigint, float8, uuid, int, int, timestamptz, bigint",
+        "500, 1000000, 300, '00000000-0000-4000-8000-000000000000', 2, 5, 'epoch', 0",
+    ),
+    (
+        "hold",
+        include_str!("../../sql/postgres/hold.sql"),
+        "bigint, bigint, timestamptz, bigint",
+        "500, 1000000, 'epoch', 0",
+    ),
+    (
+        "hold, light",
+        include_str!("../../sql/postgres/hold_light.sql"),
+        "bigint, bigint, timestamptz, bigint",
+        "500, 10000, 'epoch', 0",
+    ),
+    (
+        "settle",
+        include_str!("../../sql/postgres/settle.sql"),
+        "uuid[], uuid[], text[], int[], float8[], text[], text[]",
+        "IDS, '{NULL,NULL}', '{deliver,deliver}', '{0,0}', '{0,0}', '{NULL,NULL}', '{\"\",\"\"}'",
+    ),
+    ("settle, deleting", include_str!("../../sql/postgres/settle_delete.sql"), "uuid[], uuid[]", "IDS, '{NULL,NULL}'"),
+    ("renew", include_str!("../../sql/postgres/renew.sql"), "uuid[], uuid[], float8", "IDS, IDS, 300"),
+    ("hold, then lease", include_str!("../../sql/postgres/hold_lease.sql"), "uuid[], uuid, float8", "IDS, ID, 300"),
+    ("sweep", include_str!("../../sql/postgres/sweep.sql"), "int, text", "5, ''"),
+];
+
+/// ANALYZE has found nothing that is pending, and then there is a backlog: whoever believes it takes any index for good.
+#[tokio::test]
+async fn a_backlog_that_the_statistics_do_not_know_of_is_not_read_as_a_whole() {
+    let outbox = PostgresOutbox::create().await;
+    outbox
+        .execute(
+            "INSERT INTO outbox_event (aggregate_type, aggregate_id, event_type, idempotency_key, status, delivered_at, next_attempt_at)
+             SELECT 'Order', number, 'order.placed', number, 'delivered', clock_timestamp(), NULL
+             FROM generate_series(1, 20000) AS number",
+        )
+        .await;
+    outbox.execute("ANALYZE outbox_event").await;
+    outbox
+        .execute(
+            "INSERT INTO outbox_event (aggregate_type, aggregate_id, event_type, idempotency_key)
+             SELECT 'Order', number, 'order.placed', number FROM generate_series(20001, 40000) AS number",
+        )
+        .await;
+    let two = "SELECT id FROM outbox_event WHERE status = 'pending' ORDER BY seq LIMIT 2";
+    let ids: Vec<uuid::Uuid> = sqlx::query_scalar(two).fetch_all(outbox.pool()).await.unwrap();
+    let list = format!("'{{{},{}}}'", ids[0], ids[1]);
+    let mut connection = outbox.pool().acquire().await.unwrap();
+    for mode in ["force_generic_plan", "force_custom_plan"] {
+        for (name, statement, types, values) in STATEMENTS {
+            let (statement, values) = (
+                statement.replace("{schema}", "public"),
+                values.replace("IDS", &list).replace("ID", &format!("'{}'", ids[0])),
+            );
+            let prepare = format!(
+                "{AS_IT_CLAIMS}; DEALLOCATE ALL; SET plan_cache_mode = {mode}; PREPARE statement ({types}) AS {statement}; BEGIN"
+            );
+            sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *connection).await.unwrap();
+            let explain =
+                AssertSqlSafe(format!("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) EXECUTE statement ({values})"));
+            let plan: Vec<_> = sqlx::raw_sql(explain).fetch_all(&mut *connection).await.unwrap();
+            sqlx::raw_sql("ROLLBACK").execute(&mut *connection).await.unwrap();
+            let text = plan.iter().map(|row| row.get::<String, _>(0)).collect::<Vec<_>>().join("\n");
+            assert!(
+                !text.contains("rows=20000") && !text.contains("using outbox_event_order"),
+                "{name}, {mode}: {text}"
+            );
+        }
+    }
+}

@@ -34,19 +34,25 @@ const MOST: usize = 4;
 /// How many holds are remembered whose transactions broke.
 const REMEMBERED: usize = 64;
 
-/// Statements that claim are held to the index that is made for them: where the planner knows nothing of a backlog yet, it
-/// would read all of it and sort. So there is one plan, which is made once. A host that vanishes must not keep its locks for
-/// ever, and one that only paused should find
-/// them again.
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off; \
-                     SET LOCAL idle_in_transaction_session_timeout = '30s'; \
-                     SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off; \
-                     SET LOCAL plan_cache_mode = force_generic_plan";
+/// How transactions that claim begin. Statements that claim are held to the index that is made for them: where the planner
+/// knows nothing of a backlog yet, it would read all of it and sort. A host that vanishes must not keep its locks for ever,
+/// and one that only paused should find them again.
+macro_rules! begin {
+    () => {
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off; \
+         SET LOCAL idle_in_transaction_session_timeout = '30s'; \
+         SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off"
+    };
+}
+const BEGIN: &str = begin!();
+/// And those whose statements are kept: they have one plan, which is made once.
+const BEGIN_KEPT: &str = concat!(begin!(), "; SET LOCAL plan_cache_mode = force_generic_plan");
 
 /// The holds of a store.
 #[derive(Debug)]
 pub(super) struct Holds {
     pool: Pinned,
+    kept: Pinned,
     open: Mutex<HashMap<Uuid, Arc<Hold>>>,
     /// Holds whose transactions broke: their events are nobody's, unless somebody has claimed them since.
     broken: Mutex<VecDeque<Uuid>>,
@@ -106,6 +112,7 @@ impl Tempo {
 impl Holds {
     pub(super) fn new(pool: PgPool) -> Self {
         Self {
+            kept: Pinned::beginning_with(pool.clone(), BEGIN_KEPT),
             pool: Pinned::beginning_with(pool, BEGIN),
             open: Mutex::default(),
             broken: Mutex::default(),
@@ -114,9 +121,14 @@ impl Holds {
         }
     }
 
-    /// For statements that claim.
+    /// For statements that claim and are planned each time.
     pub(super) fn pool(&self) -> &Pinned {
         &self.pool
+    }
+
+    /// For statements that claim and are kept.
+    pub(super) fn kept(&self) -> &Pinned {
+        &self.kept
     }
 
     /// Whether a claim made now can be held by locks.
@@ -157,7 +169,7 @@ impl PostgresStore {
     /// Claims by lock, from there on.
     pub(super) async fn hold(&self, ask: Ask, from: From, floor: Place) -> Result<Claim, StoreError> {
         let began = Instant::now();
-        let mut tx = self.holds.pool.begin().await.map_err(database("claiming events"))?;
+        let mut tx = self.holds.kept.begin().await.map_err(database("claiming events"))?;
         let locked = self.lock_due(&mut tx, ask, floor).await?;
         lock(&self.floor).read(from, began, Instant::now(), locked.last, locked.count >= ask.limit);
         if locked.rows.is_empty() {

@@ -29,7 +29,7 @@ pub(super) struct Locked {
 impl Locked {
     fn add(&mut self, row: &PgRow) -> Result<(), StoreError> {
         self.rows.push(read::locked_event(row)?);
-        self.last = Some(read::place(row)?);
+        self.last = self.last.max(Some(read::place(row)?));
         Ok(())
     }
 }

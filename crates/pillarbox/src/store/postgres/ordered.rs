@@ -81,7 +81,7 @@ impl PostgresStore {
         step: &Step<Place>,
     ) -> Result<(Claim, Page<Place>), StoreError> {
         let (token, began) = (Uuid::new_v4(), Instant::now());
-        let mut tx = self.holds.pool().begin().await.map_err(database("claiming events"))?;
+        let mut tx = self.holds.kept().begin().await.map_err(database("claiming events"))?;
         let floor = step.after.unwrap_or_else(floor::beginning);
         let locked = self.lock_due(&mut tx, Ask { limit: step.rows, ..ask }, floor).await?;
         let (last, count, left) = (locked.last, locked.count, locked.count - locked.rows.len());
@@ -106,6 +106,9 @@ impl PostgresStore {
         mut locked: Vec<LockedEvent>,
         on_failed: OnFailed,
     ) -> Result<Vec<LockedEvent>, StoreError> {
+        if locked.is_empty() {
+            return Ok(locked);
+        }
         locked.sort_unstable_by_key(|(event, ..)| event.seq);
         let mut lasts: HashMap<(&str, &str), i64> = HashMap::with_capacity(locked.len());
         for (event, ..) in &locked {

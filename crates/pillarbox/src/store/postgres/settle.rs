@@ -59,8 +59,11 @@ impl PostgresStore {
         if settlements.is_empty() {
             return Ok(HashSet::new());
         }
+        // In one order, so that two that settle the same events wait for each other instead of deadlocking.
+        let mut settlements = settlements.to_vec();
+        settlements.sort_unstable_by_key(|settlement| settlement.ticket().id);
         let mut tx = self.pool.begin().await?;
-        let settled = self.settle_in(&mut tx, settlements, fence, delete).await?;
+        let settled = self.settle_in(&mut tx, &settlements, fence, delete).await?;
         tx.commit().await?;
         Ok(settled)
     }
