@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::commands::{celery_relay, check_config, cleanup, demo, emit, events, migrate, relay, sweep};
+use crate::commands::{celery_relay, check_config, cleanup, demo, emit, events, health, migrate, relay, sweep};
 use crate::output::Output;
 
 const AFTER_HELP: &str = "\
@@ -59,6 +59,8 @@ pub(crate) enum Command {
     Cleanup(cleanup::Arguments),
     /// The outbox in numbers
     Stats,
+    /// Ask a running relay how it is; ends with 1 when it is not well
+    Health(health::Arguments),
     /// Check the configuration and show what is in force
     CheckConfig(check_config::Arguments),
 }

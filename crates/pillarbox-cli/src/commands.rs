@@ -16,6 +16,7 @@ pub(crate) mod cleanup;
 pub(crate) mod demo;
 pub(crate) mod emit;
 pub(crate) mod events;
+pub(crate) mod health;
 pub(crate) mod migrate;
 pub(crate) mod relay;
 mod stats;
@@ -73,6 +74,7 @@ pub(crate) async fn run(cli: Cli, output: Output) -> anyhow::Result<ExitCode> {
         Command::Events(command) => return events::run(command, &session()?).await,
         Command::Cleanup(arguments) => cleanup::run(&arguments, &session()?).await?,
         Command::Stats => stats::run(&session()?).await?,
+        Command::Health(arguments) => return health::run(&arguments, &session()?).await,
         Command::CheckConfig(arguments) if arguments.default => check_config::print_default(output)?,
         Command::CheckConfig(_) => check_config::run(&session()?)?,
     }

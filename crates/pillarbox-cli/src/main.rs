@@ -12,6 +12,7 @@ mod observers;
 mod output;
 mod store;
 mod table;
+mod web;
 
 use std::process::ExitCode;
 

@@ -25,9 +25,12 @@ pub(crate) enum Source {
 }
 
 /// What waits, for the metrics.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Depth {
     /// Due, and nobody has them.
     pub(crate) due: u64,
+    /// Waiting for a destination or a route.
+    pub(crate) parked: u64,
     /// Given up.
     pub(crate) dead: u64,
     /// How long the oldest of those that are due has waited.
@@ -58,12 +61,13 @@ impl Source {
     pub(crate) async fn depth(&self) -> Result<Depth, StoreError> {
         match self {
             Self::Own(opened) => {
-                let counts = opened.inspect().counts().await?;
-                Ok(Depth { due: counts.due, dead: counts.failed, oldest: counts.oldest_due })
+                let depth = opened.inspect().depth().await?;
+                let pillarbox::store::Depth { due, parked, failed, oldest_due, .. } = depth;
+                Ok(Depth { due, parked, dead: failed, oldest: oldest_due })
             }
             Self::Adopted(store) => {
                 let depth = store.depth().await?;
-                Ok(Depth { due: depth.due, dead: depth.dead_letters, oldest: depth.oldest })
+                Ok(Depth { due: depth.due, parked: 0, dead: depth.dead_letters, oldest: depth.oldest })
             }
         }
     }

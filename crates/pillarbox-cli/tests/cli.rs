@@ -11,6 +11,8 @@ mod celery;
 mod configuration;
 #[path = "cli/delivering.rs"]
 mod delivering;
+#[path = "cli/deploy.rs"]
+mod deploy;
 #[path = "cli/listening.rs"]
 mod listening;
 #[path = "cli/looking_after.rs"]

@@ -130,6 +130,7 @@ macro_rules! store_suite {
                 search_finds_parts_whatever_the_case,
                 wildcards_in_a_search_mean_themselves,
                 counts_tell_where_the_events_are,
+                depth_tells_what_waits,
                 get_tells_everything,
                 retry_makes_a_failed_event_due_with_all_its_attempts,
                 retry_answers_for_each_event,

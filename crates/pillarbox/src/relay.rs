@@ -22,6 +22,7 @@ mod flight;
 mod lane;
 mod lease;
 mod load;
+mod monitor;
 mod order;
 mod probe;
 mod rate;
@@ -33,6 +34,7 @@ mod upkeep;
 pub mod wake;
 
 pub use breaker::BreakerSettings;
+pub use monitor::{DestinationStatus, Monitor, RelayStatus};
 pub use settings::{Destination, OnDelivered, RelayBuilder, RelaySettings, Unrouted};
 
 use flight::Flight;

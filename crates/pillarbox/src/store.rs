@@ -31,8 +31,8 @@ pub mod sqlite;
 mod walk;
 
 pub use inspect::{
-    AttemptView, Counts, DeliveryView, EventDetail, EventView, Filter, Inspect, Parked, RelayView, Retried, Selection,
-    State,
+    AttemptView, Counts, DeliveryView, Depth, EventDetail, EventView, Filter, Inspect, Parked, RelayView, Retried,
+    Selection, State,
 };
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use migrate::{Migration, Role};

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
@@ -11,10 +12,15 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Session;
 use super::check_config::remarks;
+use crate::observers::depth::Counting;
 use crate::observers::liveness::Liveness;
+use crate::observers::prometheus::Prometheus;
 use crate::observers::report::{Report, Writing};
 use crate::observers::statsd::{Sending, Statsd};
+use crate::observers::systemd::Systemd;
 use crate::store::Source;
+use crate::web::health::Health;
+use crate::web::{self, Serving};
 
 /// Also those of `celery-relay`, which has more.
 #[derive(Debug, Args)]
@@ -33,11 +39,15 @@ pub(crate) struct Arguments {
     liveness_file: Option<PathBuf>,
 }
 
+/// A loop that turns less often than this has not stopped: destinations may take their time.
+const LEAST_PATIENCE: Duration = Duration::from_secs(60);
+
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
     let stop = stop_signal()?;
     let source = Arc::new(session.source().await?);
-    let (builder, company) = Company::join(build(session, &source)?, arguments, session, &source)?;
+    let (builder, mut company) = Company::join(build(session, &source)?, arguments, session, &source)?;
     let relay = builder.build()?;
+    company.attend(&relay, session).await?;
     for remark in remarks(&session.settings) {
         tracing::warn!("{remark}");
     }
@@ -75,7 +85,10 @@ pub(super) fn build(session: &Session, source: &Source) -> anyhow::Result<RelayB
 #[derive(Default)]
 struct Company {
     writing: Option<Writing>,
+    counting: Option<Counting>,
     sending: Option<Sending>,
+    shown: Option<(Arc<Health>, Arc<Prometheus>)>,
+    serving: Option<Serving>,
 }
 
 impl Company {
@@ -91,17 +104,41 @@ impl Company {
         if let Some(path) = arguments.liveness_file.as_ref().or(settings.liveness_file.as_ref()) {
             builder = builder.observer(Arc::new(Liveness::new(path)?));
         }
+        if let Some(systemd) = Systemd::of(&session.environment).context("NOTIFY_SOCKET cannot be told anything")? {
+            builder = builder.observer(Arc::new(systemd));
+        }
         if arguments.report {
             let (report, writing) = Report::start(Routes::new(settings.routes.clone()))?;
             builder = builder.observer(Arc::new(report));
             company.writing = Some(writing);
         }
-        if let Some(server) = &settings.metrics.statsd {
-            let (statsd, sending) = Statsd::start(server, &settings.metrics, Arc::clone(source));
+        let metrics = &settings.metrics;
+        if metrics.statsd.is_none() && metrics.listen.is_none() {
+            return Ok((builder, company));
+        }
+        let counting = Counting::start(Arc::clone(source), metrics.every);
+        if let Some(server) = &metrics.statsd {
+            let (statsd, sending) = Statsd::start(server, metrics, counting.last());
             builder = builder.observer(statsd as Arc<dyn Observer>);
             company.sending = Some(sending);
         }
+        if metrics.listen.is_some() {
+            let health = Arc::new(Health::new(Arc::clone(source), settings.relay.lease.max(LEAST_PATIENCE)));
+            let prometheus = Arc::new(Prometheus::new(counting.last())?);
+            builder = builder.observer(Arc::clone(&health) as _).observer(Arc::clone(&prometheus) as _);
+            company.shown = Some((health, prometheus));
+        }
+        company.counting = Some(counting);
         Ok((builder, company))
+    }
+
+    /// What can be seen of the relay is served, if that was asked for.
+    async fn attend(&mut self, relay: &Relay, session: &Session) -> anyhow::Result<()> {
+        if let (Some(listen), Some((health, prometheus))) = (session.settings.metrics.listen, self.shown.take()) {
+            prometheus.watch(relay.monitor());
+            self.serving = Some(web::serve(listen, health, prometheus).await?);
+        }
+        Ok(())
     }
 
     /// The relay has stopped.

@@ -1,6 +1,7 @@
-//! `[metrics]`: where figures are sent, and under which names.
+//! `[metrics]`: where figures are served or sent, and under which names.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::section::Section;
@@ -11,6 +12,8 @@ const EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MetricsSettings {
+    /// Where `/metrics`, `/healthz` and `/readyz` are served; `None` serves nothing.
+    pub(crate) listen: Option<SocketAddr>,
     /// `HOST:PORT` of a DogStatsD server; `None` sends nothing.
     pub(crate) statsd: Option<String>,
     pub(crate) prefix: String,
@@ -21,6 +24,7 @@ pub(crate) struct MetricsSettings {
 
 pub(super) fn lower(mut section: Section<'_>, source: SourceKind) -> MetricsSettings {
     let settings = MetricsSettings {
+        listen: section.take("listen"),
         statsd: section.take_checked("statsd", host_and_port),
         prefix: section.take_checked("prefix", plain).unwrap_or_else(|| source.usual_prefix().to_owned()),
         tags: section.take("tags").unwrap_or_default(),

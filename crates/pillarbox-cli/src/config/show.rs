@@ -129,6 +129,7 @@ impl Settings {
             ("tags", table(metrics.tags.iter().map(|(name, value)| (name.as_str(), text(value))))),
             ("every", duration(metrics.every)),
         ];
+        keys.extend(metrics.listen.map(|listen| ("listen", text(listen.to_string()))));
         keys.extend(metrics.statsd.as_ref().map(|server| ("statsd", text(server))));
         Shown { place: Place::Section("metrics"), keys }
     }

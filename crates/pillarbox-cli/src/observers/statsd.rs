@@ -14,8 +14,9 @@ use pillarbox::{Observed, Observer, SendErrorKind, StoredEvent};
 use tokio::task::JoinHandle;
 
 use self::tally::Tally;
+use super::depth::LastDepth;
 use crate::config::metrics::MetricsSettings;
-use crate::store::{Depth, Source};
+use crate::store::Depth;
 
 mod tally;
 
@@ -23,17 +24,13 @@ mod tally;
 const EVERY: Duration = Duration::from_secs(1);
 /// A name may come to mean another address.
 const ADDRESS_LASTS: Duration = Duration::from_secs(60);
-/// Counting what waits may take at most one part in so many of the time: a table with millions of rows is counted seldom.
-const COUNTING_SHARE: u32 = 20;
-/// What takes longer is given up, and tried again as seldom as if it had taken this long.
-const COUNTING_LIMIT: Duration = Duration::from_secs(30);
 
 /// Hears what the relay does and counts it.
 pub(crate) struct Statsd {
     tally: Mutex<Tally>,
 }
 
-/// The tasks that send and that count what waits.
+/// The tasks that send and that hear what waits.
 pub(crate) struct Sending {
     statsd: Arc<Statsd>,
     server: Server,
@@ -41,13 +38,13 @@ pub(crate) struct Sending {
 }
 
 impl Statsd {
-    /// Begins to send to the server of the settings. What waits is counted in the source.
-    pub(crate) fn start(to: &str, settings: &MetricsSettings, source: Arc<Source>) -> (Arc<Self>, Sending) {
+    /// Begins to send to the server of the settings.
+    pub(crate) fn start(to: &str, settings: &MetricsSettings, depth: LastDepth) -> (Arc<Self>, Sending) {
         let statsd = Arc::new(Self { tally: Mutex::new(Tally::new(&settings.prefix, &settings.tags)) });
         let server = Server { name: to.to_owned(), open: Arc::default() };
         let tasks = [
             tokio::spawn(keep_sending(Arc::clone(&statsd), server.clone())),
-            tokio::spawn(keep_counting(Arc::clone(&statsd), source, settings.every)),
+            tokio::spawn(keep_gauging(Arc::clone(&statsd), depth)),
         ];
         (Arc::clone(&statsd), Sending { statsd, server, tasks })
     }
@@ -104,7 +101,8 @@ fn name_tag(event: &StoredEvent) -> (&'static str, &str) {
     (tag, &event.event_type)
 }
 
-fn named(kind: SendErrorKind) -> &'static str {
+/// As the tag or label says it.
+pub(super) fn named(kind: SendErrorKind) -> &'static str {
     match kind {
         SendErrorKind::Retry => "retry",
         SendErrorKind::Reject => "reject",
@@ -133,17 +131,12 @@ async fn keep_sending(statsd: Arc<Statsd>, server: Server) {
     }
 }
 
-async fn keep_counting(statsd: Arc<Statsd>, source: Arc<Source>, every: Duration) {
-    loop {
-        let began = Instant::now();
-        match tokio::time::timeout(COUNTING_LIMIT, source.depth()).await {
-            Ok(Ok(depth)) => statsd.gauge(&depth),
-            Ok(Err(error)) => tracing::debug!(%error, "what waits cannot be counted for the metrics"),
-            Err(_) => {
-                tracing::warn!("counting what waits takes longer than {COUNTING_LIMIT:?}; the metrics go without");
-            }
+async fn keep_gauging(statsd: Arc<Statsd>, mut depth: LastDepth) {
+    while depth.changed().await.is_ok() {
+        let last = *depth.borrow_and_update();
+        if let Some(depth) = last {
+            statsd.gauge(&depth);
         }
-        tokio::time::sleep(every.max(began.elapsed() * COUNTING_SHARE)).await;
     }
 }
 

@@ -10,8 +10,11 @@ use pillarbox_testkit::process::{Program, Signal};
 use pillarbox_testkit::receiver::{Answer, Receiver};
 use pillarbox_testkit::wait_until;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::delivering::{PATIENCE, to_receiver};
+use crate::deploy;
 use crate::home::{DISCARD, Home};
 
 const TWO_ATTEMPTS: &str = "[relay.retry]\nbase = \"20ms\"\njitter = 0.0\nmax_attempts = 2\n";
@@ -146,4 +149,81 @@ async fn the_liveness_file_is_touched_only_when_the_loop_turns() {
     let refused = home.run(&["relay", "--liveness-file", "missing/alive"]);
     assert_eq!(refused.code, 1);
     assert!(refused.err.contains("the liveness file missing/alive cannot be written"), "{refused:?}");
+}
+
+/// What is served there: the status and the body.
+async fn get(address: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// The value of a series.
+fn figure(metrics: &str, series: &str) -> Option<f64> {
+    metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn figures_and_health_are_served() {
+    let (_receiver, home) = choosy().await;
+    let mut command = home.command(&["relay"]);
+    command.env("PILLARBOX_METRICS_LISTEN", "127.0.0.1:0").env("PILLARBOX_METRICS_EVERY", "50ms");
+    let mut relay = Program::start(command);
+    let served = relay.wait_for_line("figures and health are served", PATIENCE).await.unwrap();
+    let address = served.split("address=").nth(1).unwrap().trim().to_owned();
+    home.emit("1", &["{}"]);
+    home.emit("2", &["\"bad\""]);
+    let metrics = async || get(&address, "/metrics").await.1;
+    wait_until("both are counted", PATIENCE, async || {
+        let text = metrics().await;
+        figure(&text, "pillarbox_events_delivered_total{event_type=\"order.placed\"}") == Some(1.0)
+            && figure(&text, "pillarbox_events_given_up_total{event_type=\"order.placed\"}") == Some(1.0)
+            && figure(&text, "pillarbox_dead_letters") == Some(1.0)
+    })
+    .await;
+    let text = metrics().await;
+    assert_eq!(figure(&text, "pillarbox_events_retried_total{event_type=\"order.placed\"}"), Some(1.0), "{text}");
+    let failed = "pillarbox_attempts_failed_total{destination=\"runner\",kind=\"retry\"}";
+    assert_eq!(figure(&text, failed), Some(2.0), "{text}");
+    assert_eq!(figure(&text, "pillarbox_delivery_latency_seconds_count{destination=\"runner\"}"), Some(1.0), "{text}");
+    assert_eq!(figure(&text, "pillarbox_destination_down{destination=\"runner\"}"), Some(0.0), "{text}");
+    assert_eq!(figure(&text, "pillarbox_in_flight_events"), Some(0.0), "{text}");
+
+    deploy::check_figures(&text);
+
+    for path in ["/healthz", "/readyz"] {
+        let (status, body) = get(&address, path).await;
+        let answer: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, &answer["ok"], &answer["database"]), (200, &json!(true), &json!("ok")), "{path}: {body}");
+    }
+    let health = |arguments: &[&str]| {
+        let mut command = home.command(arguments);
+        command.env("PILLARBOX_METRICS_LISTEN", &address).output().unwrap()
+    };
+    assert!(health(&["health"]).status.success());
+    assert!(health(&["health", "--ready"]).status.success());
+    relay.kill().await;
+    let gone = health(&["health", "--ready"]);
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("does it run?"), "{gone:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_manager_hears_that_the_loop_turns() {
+    let home = Home::with_config(DISCARD);
+    let path = home.path("notify");
+    let manager = tokio::net::UnixDatagram::bind(&path).unwrap();
+    let mut command = home.command(&["relay"]);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000").env("PILLARBOX_RELAY_POLL_INTERVAL", "20ms");
+    let mut relay = Program::start(command);
+    let mut news = [0; 100];
+    for expected in ["READY=1\nWATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1"] {
+        let length = tokio::time::timeout(PATIENCE, manager.recv(&mut news)).await.unwrap().unwrap();
+        assert_eq!(String::from_utf8_lossy(&news[..length]), expected);
+    }
+    relay.kill().await;
 }

@@ -145,6 +145,18 @@ pub async fn counts_tell_where_the_events_are(outbox: &dyn Outbox) {
     assert!(oldest >= Duration::from_secs(60) && oldest < Duration::from_secs(120), "{oldest:?}");
 }
 
+/// What waits, for figures that are looked at all the time.
+pub async fn depth_tells_what_waits(outbox: &dyn Outbox) {
+    let depth = outbox.inspect().depth().await.unwrap();
+    assert_eq!((depth.due, depth.parked, depth.failed, depth.oldest_due), (0, 0, 0, None));
+    let [.., (_, due)] = one_of_each(outbox).await;
+    outbox.age(due.id, Duration::from_secs(60)).await;
+    let depth = outbox.inspect().depth().await.unwrap();
+    assert_eq!((depth.due, depth.parked, depth.failed), (1, 1, 1));
+    let oldest = depth.oldest_due.expect("something is due");
+    assert!(oldest >= Duration::from_secs(60) && oldest < Duration::from_secs(120), "{oldest:?}");
+}
+
 /// Everything there is to know of one event.
 pub async fn get_tells_everything(outbox: &dyn Outbox) {
     let asked = Event::new("Order", 42, "order.placed").payload([1, 2]).header("tenant", "acme").max_attempts(9);

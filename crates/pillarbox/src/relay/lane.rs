@@ -3,7 +3,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -31,15 +31,17 @@ pub(super) struct Lane {
     pub(super) state: Mutex<State>,
     /// Sends that the destination has answered: what a timeout is depends on whether others got through.
     pub(super) answered: AtomicU64,
+    /// Events that are being sent.
+    pub(super) sending: AtomicUsize,
 }
 
 pub(super) struct State {
-    queue: VecDeque<Job>,
+    pub(super) queue: VecDeque<Job>,
     workers: usize,
     pub(super) breaker: Breaker,
     pub(super) last_error: Option<SendError>,
     /// More was queued than others could wait for: what comes is parked until the queue is short.
-    congested: bool,
+    pub(super) congested: bool,
     /// It was congested, and no worker has found its queue empty since: it will be again, and others need not wait to find out.
     slow: bool,
     /// How many parked events are let back at once.
@@ -86,8 +88,8 @@ impl Lane {
         };
         let rate = rate.map(|per_second| tokio::sync::Mutex::new(Rate::new(per_second)));
         let batch_limit = sink.batch_limit().max(1);
-        let (state, answered) = (Mutex::new(state), AtomicU64::new(0));
-        Self { name, sink, timeout, concurrency, batch_limit, paused, rate, state, answered }
+        let (state, answered, sending) = (Mutex::new(state), AtomicU64::new(0), AtomicUsize::new(0));
+        Self { name, sink, timeout, concurrency, batch_limit, paused, rate, state, answered, sending }
     }
 
     /// How many events can be under way to it at once.
@@ -325,6 +327,7 @@ impl Lane {
     /// Sends, and renews leases that would run out meanwhile. `None`: the relay has waited long enough.
     pub(super) async fn send(&self, engine: &Engine, batch: &[Job]) -> Option<Vec<Result<(), SendError>>> {
         let messages: Vec<Message> = batch.iter().map(Job::message).collect();
+        let _sending = Sending::begin(&self.sending, batch.len());
         let answered_before = self.answered.load(Ordering::Relaxed);
         let sending = AssertUnwindSafe(engine.sending(self.sink.send(&messages))).catch_unwind();
         let timed_out = async {
@@ -351,6 +354,22 @@ impl Lane {
         let missing = || Err(SendError::retry("the sink did not answer for this event"));
         let answers = answers.into_iter().map(|answer| answer.map_err(|error| resolve(error, others_got_through)));
         Some(answers.chain(std::iter::repeat_with(missing)).take(batch.len()).collect())
+    }
+}
+
+/// Counts what is being sent, until it is dropped.
+struct Sending<'a>(&'a AtomicUsize, usize);
+
+impl<'a> Sending<'a> {
+    fn begin(sending: &'a AtomicUsize, events: usize) -> Self {
+        sending.fetch_add(events, Ordering::Relaxed);
+        Self(sending, events)
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
     }
 }
 

@@ -214,6 +214,32 @@ impl Counts {
     }
 }
 
+/// What waits, as far as that can be told at once however much it is: for figures that are looked at all the time.
+#[derive(Debug, Clone, Copy, Serialize, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Depth {
+    /// Due, and nobody has them, or only by a lock.
+    pub due: u64,
+    /// Waiting for a destination or a route.
+    pub parked: u64,
+    /// Dead letters.
+    pub failed: u64,
+    /// How long the oldest due event has been due.
+    #[serde(serialize_with = "as_seconds", rename = "oldest_due_seconds")]
+    pub oldest_due: Option<Duration>,
+}
+
+impl Depth {
+    /// What is counted exactly, each; beyond that it is about as much as the database last knew of, and at least this.
+    pub const EXACT: u64 = 10_000;
+
+    /// So many were counted, and so many were there once.
+    pub(crate) fn told(counted: u64, once: f64) -> u64 {
+        // A count that ran into its limit says no more than that.
+        if counted < Self::EXACT { counted } else { counted.max(once.max(0.0) as u64) }
+    }
+}
+
 fn as_seconds<S: serde::Serializer>(duration: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
     duration.map(|duration| duration.as_secs_f64()).serialize(to)
 }
@@ -252,6 +278,9 @@ pub trait Inspect: Send + Sync + 'static {
 
     /// The outbox in numbers.
     async fn counts(&self) -> Result<Counts, StoreError>;
+
+    /// What waits, at a cost that does not grow with it.
+    async fn depth(&self) -> Result<Depth, StoreError>;
 
     /// Sets attempts, losses and error back and makes the events due now. One that is being sent is refused, and a
     /// destination that has an event already does not get it again.

@@ -12,8 +12,8 @@ use crate::emit::{self, Emitted};
 use crate::error::{EmitError, StoreError};
 use crate::event::{Event, read_headers};
 use crate::store::inspect::{
-    AttemptView, Counts, DeliveryView, EventDetail, EventView, Filter, Inspect, Parked, RelayView, Retried, Selection,
-    State,
+    AttemptView, Counts, DeliveryView, Depth, EventDetail, EventView, Filter, Inspect, Parked, RelayView, Retried,
+    Selection, State,
 };
 use crate::store::row::{like, page_limit, retried, search_like};
 
@@ -29,6 +29,10 @@ impl Inspect for PostgresStore {
 
     async fn counts(&self) -> Result<Counts, StoreError> {
         self.count().await.map_err(database("counting events"))
+    }
+
+    async fn depth(&self) -> Result<Depth, StoreError> {
+        self.look().await.map_err(database("looking at what waits"))
     }
 
     async fn retry(&self, selection: &Selection) -> Result<Vec<(Uuid, Retried)>, StoreError> {
@@ -172,6 +176,29 @@ impl PostgresStore {
             failed: number("failed")?,
             oldest_due: oldest.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))),
             relays: relays.iter().map(relay).collect::<Result<_, _>>()?,
+        })
+    }
+
+    async fn look(&self) -> Result<Depth, sqlx::Error> {
+        // Through the connections that claim: they are held to the indexes.
+        let mut tx = self.holds.pool().begin().await?;
+        let row = self
+            .schema
+            .query(include_str!("../../../sql/postgres/depth.sql"))
+            .bind(Depth::EXACT.cast_signed())
+            .fetch_one(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        let told = |name: &str, once: &str| {
+            let counted = row.try_get::<i64, _>(name)?.unsigned_abs();
+            Ok::<_, sqlx::Error>(Depth::told(counted, row.try_get(once)?))
+        };
+        let oldest: Option<f64> = row.try_get("oldest_due")?;
+        Ok(Depth {
+            due: told("due", "due_once")?,
+            parked: told("parked", "parked_once")?,
+            failed: told("failed", "failed_once")?,
+            oldest_due: oldest.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))),
         })
     }
 }

@@ -14,8 +14,8 @@ use crate::emit::{self, Emitted};
 use crate::error::{EmitError, StoreError};
 use crate::event::{Event, read_headers};
 use crate::store::inspect::{
-    AttemptView, Counts, DeliveryView, EventDetail, EventView, Filter, Inspect, Parked, RelayView, Retried, Selection,
-    State,
+    AttemptView, Counts, DeliveryView, Depth, EventDetail, EventView, Filter, Inspect, Parked, RelayView, Retried,
+    Selection, State,
 };
 use crate::store::row::{like, page_limit, retried, search_like};
 
@@ -31,6 +31,10 @@ impl Inspect for SqliteStore {
 
     async fn counts(&self) -> Result<Counts, StoreError> {
         self.count().await.map_err(database("counting events"))
+    }
+
+    async fn depth(&self) -> Result<Depth, StoreError> {
+        self.look().await.map_err(database("looking at what waits"))
     }
 
     async fn retry(&self, selection: &Selection) -> Result<Vec<(Uuid, Retried)>, StoreError> {
@@ -147,6 +151,21 @@ impl SqliteStore {
             failed: number("failed")?,
             oldest_due: oldest.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))),
             relays: relays.iter().map(relay).collect::<Result<_, _>>()?,
+        })
+    }
+
+    async fn look(&self) -> Result<Depth, sqlx::Error> {
+        let row = sqlx::query(include_str!("../../../sql/sqlite/depth.sql"))
+            .bind(Depth::EXACT.cast_signed())
+            .fetch_one(&self.durable)
+            .await?;
+        let counted = |name: &str| row.try_get::<i64, _>(name).map(i64::unsigned_abs);
+        let oldest: Option<f64> = row.try_get("oldest_due")?;
+        Ok(Depth {
+            due: counted("due")?,
+            parked: counted("parked")?,
+            failed: counted("failed")?,
+            oldest_due: oldest.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))),
         })
     }
 }

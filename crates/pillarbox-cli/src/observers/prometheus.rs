@@ -1,0 +1,275 @@
+//! Prometheus: what the relay does, as text for whoever scrapes it. A scrape asks the database nothing, and there are no
+//! more series than names that the configuration or a bounded number of event types give.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use chrono::Utc;
+use pillarbox::delivery::{Change, Verdict};
+use pillarbox::relay::{DestinationStatus, Monitor};
+use pillarbox::{Observed, Observer, SendError, StoredEvent};
+use prometheus::{
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
+};
+
+use super::depth::LastDepth;
+use super::statsd::named;
+
+/// More event types than this share one name: a series for each of any number would be too many to keep.
+const MOST_TYPES: usize = 200;
+const OTHERS: &str = "others";
+
+/// From half a millisecond to five minutes.
+const SECONDS: [f64; 16] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0];
+
+/// Hears what the relay does, and renders it.
+pub(crate) struct Prometheus {
+    registry: Registry,
+    types: Mutex<HashSet<String>>,
+    events: Events,
+    sends: Sends,
+    claims: Claims,
+    waiting: Waiting,
+    under_way: UnderWay,
+    depth: LastDepth,
+    monitor: OnceLock<Monitor>,
+}
+
+/// What became of events, by type.
+struct Events {
+    delivered: IntCounterVec,
+    retried: IntCounterVec,
+    given_up: IntCounterVec,
+}
+
+/// What destinations answered.
+struct Sends {
+    failed: IntCounterVec,
+    latency: HistogramVec,
+    duration: HistogramVec,
+}
+
+/// How the loop goes.
+struct Claims {
+    turns: IntCounter,
+    claimed: IntCounter,
+    duration: Histogram,
+}
+
+/// What is in the table.
+struct Waiting {
+    due: IntGauge,
+    parked: IntGauge,
+    dead: IntGauge,
+    oldest: Gauge,
+}
+
+/// What is in this relay.
+struct UnderWay {
+    events: IntGauge,
+    bytes: IntGauge,
+    down: IntGaugeVec,
+    paused: IntGaugeVec,
+    queued: IntGaugeVec,
+    sending: IntGaugeVec,
+}
+
+impl Prometheus {
+    /// # Errors
+    /// A name that Prometheus does not take.
+    pub(crate) fn new(depth: LastDepth) -> Result<Self, prometheus::Error> {
+        let registry = Registry::new_custom(Some("pillarbox".to_owned()), None)?;
+        let build = Opts::new("build_info", "The program").const_label("version", env!("CARGO_PKG_VERSION"));
+        let build = registered(&registry, IntGauge::with_opts(build)?)?;
+        build.set(1);
+        Ok(Self {
+            events: Events::new(&registry)?,
+            sends: Sends::new(&registry)?,
+            claims: Claims::new(&registry)?,
+            waiting: Waiting::new(&registry)?,
+            under_way: UnderWay::new(&registry)?,
+            types: Mutex::default(),
+            registry,
+            depth,
+            monitor: OnceLock::new(),
+        })
+    }
+
+    /// From now on that relay is looked at.
+    pub(crate) fn watch(&self, monitor: Monitor) {
+        let _ = self.monitor.set(monitor);
+    }
+
+    /// All figures, in Prometheus' text format.
+    pub(crate) fn render(&self) -> Result<String, prometheus::Error> {
+        if let Some(depth) = &*self.depth.borrow() {
+            self.waiting.due.set(depth.due.cast_signed());
+            self.waiting.parked.set(depth.parked.cast_signed());
+            self.waiting.dead.set(depth.dead.cast_signed());
+            self.waiting.oldest.set(depth.oldest.unwrap_or_default().as_secs_f64());
+        }
+        if let Some(status) = self.monitor.get().and_then(Monitor::status) {
+            self.under_way.events.set(count(status.in_flight));
+            self.under_way.bytes.set(count(status.bytes_in_flight));
+            status.destinations.iter().for_each(|destination| self.under_way.look(destination));
+        }
+        TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+
+    fn of_type(&self, counter: &IntCounterVec, event: &StoredEvent) {
+        let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = bounded(&mut types, &event.event_type, MOST_TYPES);
+        counter.with_label_values(&[name]).inc();
+    }
+}
+
+/// The name, or that of all others when there are too many.
+fn bounded<'a>(known: &mut HashSet<String>, name: &'a str, most: usize) -> &'a str {
+    if known.contains(name) {
+        return name;
+    }
+    if known.len() >= most {
+        return OTHERS;
+    }
+    known.insert(name.to_owned());
+    name
+}
+
+impl Observer for Prometheus {
+    /// The latency is by this host's clock, which decides nothing else: where it differs from the database's, so does this.
+    fn sent(&self, event: &StoredEvent, destination: &str, took: Duration) -> Observed {
+        let latency = Utc::now().signed_duration_since(event.created_at).to_std().unwrap_or_default();
+        self.sends.latency.with_label_values(&[destination]).observe(latency.as_secs_f64());
+        self.sends.duration.with_label_values(&[destination]).observe(took.as_secs_f64());
+        Ok(())
+    }
+
+    fn failed(&self, _event: &StoredEvent, destination: &str, error: &SendError) -> Observed {
+        self.sends.failed.with_label_values(&[destination, named(error.kind)]).inc();
+        Ok(())
+    }
+
+    fn settled(&self, event: &StoredEvent, verdict: &Verdict) -> Observed {
+        match &verdict.change {
+            Change::Deliver => self.of_type(&self.events.delivered, event),
+            Change::Fail { .. } => self.of_type(&self.events.given_up, event),
+            _ if verdict.retried_after().is_some() => self.of_type(&self.events.retried, event),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn turned(&self) -> Observed {
+        self.claims.turns.inc();
+        Ok(())
+    }
+
+    fn finished(&self, events: usize, took: Duration) -> Observed {
+        self.claims.claimed.inc_by(events as u64);
+        self.claims.duration.observe(took.as_secs_f64());
+        Ok(())
+    }
+}
+
+impl Events {
+    fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let by_type = |name, help| registered(registry, IntCounterVec::new(Opts::new(name, help), &["event_type"])?);
+        Ok(Self {
+            delivered: by_type("events_delivered_total", "Events that all their destinations have")?,
+            retried: by_type("events_retried_total", "Attempts that failed and are made again")?,
+            given_up: by_type("events_given_up_total", "Events that became dead letters")?,
+        })
+    }
+}
+
+impl Sends {
+    fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let failed = Opts::new("attempts_failed_total", "Sends that failed, outages among them");
+        let seconds = |name, help| {
+            let options = HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
+            registered(registry, HistogramVec::new(options, &["destination"])?)
+        };
+        Ok(Self {
+            failed: registered(registry, IntCounterVec::new(failed, &["destination", "kind"])?)?,
+            latency: seconds("delivery_latency_seconds", "From the emit to a destination's yes")?,
+            duration: seconds("send_duration_seconds", "How long a destination took to say yes")?,
+        })
+    }
+}
+
+impl Claims {
+    fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counter = |name, help| registered(registry, IntCounter::new(name, help)?);
+        let batch = HistogramOpts::new("batch_duration_seconds", "From a claim to the last settle of its events");
+        Ok(Self {
+            turns: counter("loop_turns_total", "How often the relay has asked for what is due and was answered")?,
+            claimed: counter("events_claimed_total", "Events that this relay has claimed and done with")?,
+            duration: registered(registry, Histogram::with_opts(batch.buckets(SECONDS.to_vec()))?)?,
+        })
+    }
+}
+
+impl Waiting {
+    fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let gauge = |name, help| registered(registry, IntGauge::new(name, help)?);
+        Ok(Self {
+            due: gauge("due_events", "Events that are due; beyond 10000 about")?,
+            parked: gauge("parked_events", "Events that wait for a destination or a route; beyond 10000 about")?,
+            dead: gauge("dead_letters", "Events that were given up; beyond 10000 about")?,
+            oldest: registered(
+                registry,
+                Gauge::new("oldest_due_seconds", "How long the oldest due event has waited")?,
+            )?,
+        })
+    }
+}
+
+impl UnderWay {
+    fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let gauge = |name, help| registered(registry, IntGauge::new(name, help)?);
+        let each = |name, help| registered(registry, IntGaugeVec::new(Opts::new(name, help), &["destination"])?);
+        Ok(Self {
+            events: gauge("in_flight_events", "Events that this relay has claimed and not settled")?,
+            bytes: gauge("in_flight_bytes", "Payload of those events")?,
+            down: each("destination_down", "1 while the breaker is open")?,
+            paused: each("destination_paused", "1 while people want nothing sent")?,
+            queued: each("destination_queued_events", "Events that wait in this relay")?,
+            sending: each("destination_sending_events", "Events that are being sent")?,
+        })
+    }
+
+    fn look(&self, destination: &DestinationStatus) {
+        let name = [destination.name.as_str()];
+        self.down.with_label_values(&name).set(destination.down.into());
+        self.paused.with_label_values(&name).set(destination.paused.into());
+        self.queued.with_label_values(&name).set(count(destination.queued));
+        self.sending.with_label_values(&name).set(count(destination.sending));
+    }
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn registered<C: prometheus::core::Collector + Clone + 'static>(
+    registry: &Registry,
+    collector: C,
+) -> Result<C, prometheus::Error> {
+    registry.register(Box::new(collector.clone()))?;
+    Ok(collector)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_a_number_of_names_the_rest_share_one() {
+        let mut known = HashSet::new();
+        let names = ["a", "b", "c", "d", "a"].map(|name| bounded(&mut known, name, 2));
+        assert_eq!(names, ["a", "b", OTHERS, OTHERS, "a"]);
+    }
+}

@@ -1,0 +1,48 @@
+//! What stands in deploy/ fits the program: Prometheus takes its rules and our figures, and both and the dashboard speak of
+//! figures that there are.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name)
+}
+
+#[test]
+fn prometheus_takes_the_alert_rules() {
+    let rules = file("prometheus/alerts.yaml");
+    let checked = Command::new("promtool").args(["check", "rules"]).arg(rules).output().expect("promtool is installed");
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+/// Prometheus takes these figures, and what rules and dashboard speak of is among them.
+pub(crate) fn check_figures(text: &str) {
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool is installed");
+    promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let checked = promtool.wait_with_output().unwrap();
+    assert!(checked.status.success(), "{}\n{text}", String::from_utf8_lossy(&checked.stderr));
+
+    let there: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    for name in ["prometheus/alerts.yaml", "grafana/pillarbox.json"] {
+        let spoken_of = std::fs::read_to_string(file(name)).unwrap();
+        let figures = figures(&spoken_of);
+        assert!(figures.len() > 4, "{name}: {figures:?}");
+        let missing: Vec<_> = figures.iter().filter(|figure| !there.contains(figure.as_str())).collect();
+        assert!(missing.is_empty(), "{name} speaks of {missing:?}, and there are {there:?}");
+    }
+}
+
+/// The figures that a text speaks of.
+fn figures(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let figures = words.filter(|word| word.starts_with("pillarbox_"));
+    figures.map(|figure| figure.trim_end_matches("_bucket").to_owned()).collect()
+}

@@ -1,0 +1,16 @@
+-- Depth: what waits and what was given up, cheaply however much that is: each is counted up to $1, in the order of its index, and
+-- beside that stands how much the index held when it was last vacuumed or analysed.
+SELECT (SELECT count(*) FROM (SELECT FROM {schema}.outbox_event
+                              WHERE status = 'pending' AND parked_on IS NULL
+                                AND next_attempt_at <= (SELECT clock_timestamp())
+                              ORDER BY next_attempt_at, seq LIMIT $1) AS due) AS due,
+       (SELECT count(*) FROM (SELECT FROM {schema}.outbox_event WHERE parked_on IS NOT NULL
+                              ORDER BY parked_on, next_attempt_at, seq LIMIT $1) AS parked) AS parked,
+       (SELECT count(*) FROM (SELECT FROM {schema}.outbox_event WHERE status = 'failed'
+                              ORDER BY updated_at LIMIT $1) AS failed) AS failed,
+       (SELECT extract(epoch FROM clock_timestamp() - next_attempt_at)::float8 FROM {schema}.outbox_event
+        WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= (SELECT clock_timestamp())
+        ORDER BY next_attempt_at, seq LIMIT 1) AS oldest_due,
+       (SELECT reltuples::float8 FROM pg_class WHERE oid = '{schema}.outbox_event_due'::regclass) AS due_once,
+       (SELECT reltuples::float8 FROM pg_class WHERE oid = '{schema}.outbox_event_parked'::regclass) AS parked_once,
+       (SELECT reltuples::float8 FROM pg_class WHERE oid = '{schema}.outbox_event_failed'::regclass) AS failed_once

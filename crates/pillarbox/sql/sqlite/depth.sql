@@ -1,0 +1,10 @@
+-- Depth: what waits and what was given up, each counted up to ?1 and no further.
+SELECT (SELECT count(*) FROM (SELECT 1 FROM outbox_event
+                              WHERE status = 'pending' AND parked_on IS NULL
+                                AND next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
+                              LIMIT ?1)) AS due,
+       (SELECT count(*) FROM (SELECT 1 FROM outbox_event WHERE parked_on IS NOT NULL LIMIT ?1)) AS parked,
+       (SELECT count(*) FROM (SELECT 1 FROM outbox_event WHERE status = 'failed' LIMIT ?1)) AS failed,
+       (SELECT (julianday('now') - julianday(next_attempt_at)) * 86400.0 FROM outbox_event
+        WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
+        ORDER BY next_attempt_at, seq LIMIT 1) AS oldest_due
