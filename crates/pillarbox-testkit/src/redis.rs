@@ -3,6 +3,7 @@
 
 use std::env;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::process::Signal;
 use crate::server::Server;
@@ -104,8 +105,14 @@ impl Redis {
 /// # Panics
 /// When the server does not answer.
 pub async fn connect(url: &str) -> redis::aio::MultiplexedConnection {
-    let patience = Some(std::time::Duration::from_secs(20));
+    let patience = Some(Duration::from_secs(20));
     let config = redis::AsyncConnectionConfig::new().set_connection_timeout(patience).set_response_timeout(patience);
     let client = redis::Client::open(url).expect("an address of a Redis");
-    client.get_multiplexed_async_connection_with_config(&config).await.expect("Redis answers")
+    let connection = client.get_multiplexed_async_connection_with_config(&config).await.expect("Redis answers");
+    // One that was killed reads what it wrote before it answers anything else.
+    crate::wait_until("Redis has read its file", Duration::from_secs(20), async || {
+        redis::cmd("PING").query_async::<()>(&mut connection.clone()).await.is_ok()
+    })
+    .await;
+    connection
 }
