@@ -19,7 +19,15 @@ from pillarbox import statements
 
 # As the numbered files are called.
 VERSIONS = ((1, "outbox"),)
-_TABLES = ("outbox_relay", "outbox_attempt", "outbox_delivery", "outbox_event", "outbox_migration")
+_TABLES = (
+    "outbox_audit",
+    "outbox_paused",
+    "outbox_relay",
+    "outbox_attempt",
+    "outbox_delivery",
+    "outbox_event",
+    "outbox_migration",
+)
 _FUNCTIONS = ("outbox_emit", "outbox_uuid7")
 _SEQUENCES = ("outbox_idle_until",)
 

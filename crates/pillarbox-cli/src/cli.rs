@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::commands::{celery_relay, check_config, cleanup, demo, emit, events, health, migrate, relay, sweep};
+use crate::commands::{
+    celery_relay, check_config, cleanup, demo, destinations, emit, events, health, migrate, relay, sweep,
+};
 use crate::output::Output;
 
 const AFTER_HELP: &str = "\
@@ -55,10 +57,15 @@ pub(crate) enum Command {
     /// Look at events, and try failed ones again
     #[command(subcommand)]
     Events(events::Command),
+    /// Look at destinations, pause and resume them
+    #[command(subcommand)]
+    Destinations(destinations::Command),
     /// Delete old delivered and failed events
     Cleanup(cleanup::Arguments),
     /// The outbox in numbers
     Stats,
+    /// Look for what may be wrong with the database and the configuration; ends with 1 when something is
+    Doctor,
     /// Ask a running relay how it is; ends with 1 when it is not well
     Health(health::Arguments),
     /// Check the configuration and show what is in force

@@ -14,6 +14,8 @@ pub(crate) mod celery_relay;
 pub(crate) mod check_config;
 pub(crate) mod cleanup;
 pub(crate) mod demo;
+pub(crate) mod destinations;
+mod doctor;
 pub(crate) mod emit;
 pub(crate) mod events;
 pub(crate) mod health;
@@ -72,8 +74,10 @@ pub(crate) async fn run(cli: Cli, output: Output) -> anyhow::Result<ExitCode> {
         }
         Command::Sweep(arguments) => sweep::run(&arguments, &session()?).await?,
         Command::Events(command) => return events::run(command, &session()?).await,
+        Command::Destinations(command) => destinations::run(&command, &session()?).await?,
         Command::Cleanup(arguments) => cleanup::run(&arguments, &session()?).await?,
         Command::Stats => stats::run(&session()?).await?,
+        Command::Doctor => return doctor::run(&session()?).await,
         Command::Health(arguments) => return health::run(&arguments, &session()?).await,
         Command::CheckConfig(arguments) if arguments.default => check_config::print_default(output)?,
         Command::CheckConfig(_) => check_config::run(&session()?)?,

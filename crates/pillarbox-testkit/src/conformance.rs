@@ -131,6 +131,7 @@ macro_rules! store_suite {
                 wildcards_in_a_search_mean_themselves,
                 counts_tell_where_the_events_are,
                 depth_tells_what_waits,
+                pauses_are_told_and_written_down,
                 get_tells_everything,
                 retry_makes_a_failed_event_due_with_all_its_attempts,
                 retry_answers_for_each_event,

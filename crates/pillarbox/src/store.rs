@@ -18,6 +18,7 @@ use crate::relay::wake::Waker;
 
 #[cfg(feature = "postgres")]
 pub mod celery_outbox;
+mod examine;
 mod inspect;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod migrate;
@@ -30,9 +31,10 @@ pub mod sqlite;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod walk;
 
+pub use examine::{Finding, Level};
 pub use inspect::{
-    AttemptView, Counts, DeliveryView, Depth, EventDetail, EventView, Filter, Inspect, Parked, RelayView, Retried,
-    Selection, State,
+    AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, EventView, Filter, Inspect, Parked, PausedView,
+    RelayView, Retried, Selection, State,
 };
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use migrate::{Migration, Role};
@@ -406,6 +408,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// What events are parked on, each once.
     async fn parked_on(&self) -> Result<Vec<String>, StoreError>;
+
+    /// Destinations that people have paused.
+    async fn paused(&self) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
 
     /// The kinds of the events parked on this, each once.
     async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError>;

@@ -43,6 +43,13 @@ pub(crate) enum Kind {
     Discard,
 }
 
+impl Kind {
+    /// As it is written.
+    pub(crate) fn name(self) -> &'static str {
+        KINDS.iter().find(|(_, kind)| *kind == self).map_or("?", |(name, _)| name)
+    }
+}
+
 /// A destination, as it was written.
 #[derive(Debug, Clone)]
 pub(crate) struct DestinationSettings {

@@ -70,7 +70,7 @@ impl Report {
 }
 
 /// `; did you mean …?`, if one of the known names is near enough, else which there are.
-pub(super) fn suggestion<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn suggestion<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     match nearest(given, known.iter().copied()) {
         Some(name) => format!("; did you mean {name}?"),

@@ -3,6 +3,9 @@
 use sqlx::Connection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
+use pillarbox_testkit::wait_until;
+
+use crate::delivering::PATIENCE;
 use crate::home::{DISCARD, Home};
 
 #[test]
@@ -136,4 +139,22 @@ fn a_file_in_a_directory_that_is_not_there_is_refused_with_what_to_do() {
     let done = home.run(&["stats"]);
     assert_eq!(done.code, 1);
     assert!(done.err.contains("the directory missing for the database's file does not exist; create it"), "{done:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_is_paused_and_resumed_while_a_relay_runs() {
+    let home = Home::with_config(DISCARD);
+    let name = home.json(&["destinations", "list"])[0]["name"].as_str().unwrap().to_owned();
+    assert_eq!(home.json(&["destinations", "pause", &name])["changed"], true);
+    let mut relay = crate::listening::start(&home, &["relay"]).await;
+    let id = home.emit("1", &["{}"]);
+    wait_until("it waits", PATIENCE, async || home.state(&id) == "parked").await;
+    let listed = home.json(&["destinations", "list"]);
+    assert!(listed[0]["paused_by"].as_str().is_some_and(|who| who.contains('@')), "{listed}");
+    assert_eq!(home.json(&["destinations", "resume", &name])["changed"], true);
+    wait_until("it arrives", PATIENCE, async || home.state(&id) == "delivered").await;
+    assert!(relay.terminate(PATIENCE).await.unwrap().success());
+    let refused = home.command(&["destinations", "pause", "runer"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("no destination \"runer\""), "{refused:?}");
 }

@@ -157,6 +157,25 @@ pub async fn depth_tells_what_waits(outbox: &dyn Outbox) {
     assert!(oldest >= Duration::from_secs(60) && oldest < Duration::from_secs(120), "{oldest:?}");
 }
 
+/// A pause is told to relays until it is ended, and both are written down once.
+pub async fn pauses_are_told_and_written_down(outbox: &dyn Outbox) {
+    let inspect = outbox.inspect();
+    assert!(inspect.pause("runner", "ann").await.unwrap());
+    assert!(!inspect.pause("runner", "bob").await.unwrap(), "it is paused already");
+    assert_eq!(outbox.store().paused().await.unwrap(), ["runner"]);
+    let pauses = inspect.pauses().await.unwrap();
+    assert_eq!((pauses.len(), pauses[0].paused_by.as_str()), (1, "ann"));
+
+    assert!(inspect.resume("runner", "bob").await.unwrap());
+    assert!(!inspect.resume("runner", "ann").await.unwrap(), "it is not paused any more");
+    assert!(outbox.store().paused().await.unwrap().is_empty());
+
+    let all = inspect.audit(None, 10).await.unwrap();
+    let told: Vec<_> = all.iter().map(|did| (did.who.as_str(), did.what.as_str(), did.target.as_str())).collect();
+    assert_eq!(told, [("bob", "resume", "runner"), ("ann", "pause", "runner")]);
+    assert_eq!(inspect.audit(Some(all[0].id), 10).await.unwrap(), all[1..]);
+}
+
 /// Everything there is to know of one event.
 pub async fn get_tells_everything(outbox: &dyn Outbox) {
     let asked = Event::new("Order", 42, "order.placed").payload([1, 2]).header("tenant", "acme").max_attempts(9);

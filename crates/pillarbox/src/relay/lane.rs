@@ -3,7 +3,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,10 @@ pub(super) struct Lane {
     pub(super) timeout: Option<Duration>,
     pub(super) concurrency: usize,
     batch_limit: usize,
-    pub(super) paused: bool,
+    /// The configuration says that nothing is sent there.
+    configured_pause: bool,
+    /// People have said so since.
+    asked_pause: AtomicBool,
     /// Held by the worker whose turn it is: events wait for their turn in the queue, not in a worker's hand.
     rate: Option<tokio::sync::Mutex<Rate>>,
     pub(super) state: Mutex<State>,
@@ -89,7 +92,19 @@ impl Lane {
         let rate = rate.map(|per_second| tokio::sync::Mutex::new(Rate::new(per_second)));
         let batch_limit = sink.batch_limit().max(1);
         let (state, answered, sending) = (Mutex::new(state), AtomicU64::new(0), AtomicUsize::new(0));
-        Self { name, sink, timeout, concurrency, batch_limit, paused, rate, state, answered, sending }
+        Self {
+            name,
+            sink,
+            timeout,
+            concurrency,
+            batch_limit,
+            configured_pause: paused,
+            asked_pause: AtomicBool::new(false),
+            rate,
+            state,
+            answered,
+            sending,
+        }
     }
 
     /// How many events can be under way to it at once.
@@ -104,7 +119,7 @@ impl Lane {
             if state.slow && state.queue.len() >= self.capacity() {
                 state.congested = true;
             }
-            if self.paused || state.breaker.is_open() || state.congested {
+            if self.is_paused() || state.breaker.is_open() || state.congested {
                 Some((job, state.last_error.clone().filter(|_| state.breaker.is_open())))
             } else {
                 state.queue.push_back(job);
@@ -118,6 +133,26 @@ impl Lane {
         if let Some((job, error)) = refused {
             job.answer(engine, Answer::Parked { error, tried: None });
         }
+    }
+
+    /// Nothing is sent there, by the configuration or because people said so.
+    pub(super) fn is_paused(&self) -> bool {
+        self.configured_pause || self.asked_pause.load(Ordering::Relaxed)
+    }
+
+    /// What people have said. When it is a pause and news, what waits in the queue waits in the table from now on.
+    pub(super) fn heed(&self, engine: &Engine, paused: bool) {
+        if self.asked_pause.swap(paused, Ordering::Relaxed) == paused {
+            return;
+        }
+        if !paused {
+            tracing::info!(destination = self.name, "a destination is resumed");
+            engine.recovered.notify_one();
+            return;
+        }
+        tracing::info!(destination = self.name, "a destination is paused; its events wait");
+        let queue = std::mem::take(&mut lock(&self.state).queue);
+        queue.into_iter().for_each(|job| job.answer(engine, Answer::Parked { error: None, tried: None }));
     }
 
     /// How many wait in the queue.
@@ -162,7 +197,7 @@ impl Lane {
             // What was let back before has been answered: that is why it is open.
             state.ramped_at = None;
         }
-        if self.paused || state.breaker.is_open() {
+        if self.is_paused() || state.breaker.is_open() {
             return None;
         }
         if state.congested || state.queue.len() > state.ramp / 4 || state.awaits_an_answer() {

@@ -71,7 +71,7 @@ impl Lane {
         let state = lock(&self.state);
         DestinationStatus {
             name: self.name.clone(),
-            paused: self.paused,
+            paused: self.is_paused(),
             down: state.breaker.is_open(),
             congested: state.congested,
             queued: state.queue.len(),

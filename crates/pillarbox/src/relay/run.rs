@@ -43,6 +43,7 @@ impl Relay {
         let pulse = Arc::new(Pulse::new(Uuid::new_v4()));
         let pace = engine.listen().await;
         engine.beat(&pulse).await;
+        engine.heed_pauses().await?;
         let upkeep = tokio::spawn(Arc::clone(engine).upkeep(Arc::clone(&pulse)));
 
         // A task of its own: whoever calls this may be on a thread that is woken for each packet.

@@ -93,6 +93,7 @@ impl Engine {
 
     /// Unpark: the events of destinations that answer, in growing batches. Answers whether there are more of them.
     pub(super) async fn unpark(&self) -> Result<bool, StoreError> {
+        self.heed_pauses().await?;
         let parked_on = self.store.parked_on().await?;
         if self.reroutes_now() {
             self.unpark_rerouted(&parked_on).await?;
@@ -108,6 +109,13 @@ impl Engine {
             }
         }
         Ok(more)
+    }
+
+    /// What people have paused is paused, and what they have resumed goes on.
+    pub(super) async fn heed_pauses(&self) -> Result<(), StoreError> {
+        let paused = self.store.paused().await?;
+        self.lanes.values().for_each(|lane| lane.heed(self, paused.contains(&lane.name)));
+        Ok(())
     }
 
     /// Whether to look for parked events that have a route now: in every single pass, now and then in a relay that runs.

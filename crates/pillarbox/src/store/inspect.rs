@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::emit::Emitted;
 use crate::error::StoreError;
 use crate::event::{Event, Headers, Status};
+use crate::store::examine::Finding;
 
 /// Where an event is, as people ask for it: finer than [`Status`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -244,6 +245,27 @@ fn as_seconds<S: serde::Serializer>(duration: &Option<Duration>, to: S) -> Resul
     duration.map(|duration| duration.as_secs_f64()).serialize(to)
 }
 
+/// A destination that people have paused.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the columns of outbox_paused")]
+pub struct PausedView {
+    pub destination: String,
+    pub paused_at: DateTime<Utc>,
+    pub paused_by: String,
+}
+
+/// Something that people did.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the columns of outbox_audit")]
+pub struct AuditView {
+    pub id: i64,
+    pub done_at: DateTime<Utc>,
+    pub who: String,
+    pub what: String,
+    pub target: String,
+    pub events: Option<u64>,
+}
+
 /// Which events people want tried again.
 #[derive(Debug, Clone)]
 pub enum Selection {
@@ -285,6 +307,22 @@ pub trait Inspect: Send + Sync + 'static {
     /// Sets attempts, losses and error back and makes the events due now. One that is being sent is refused, and a
     /// destination that has an event already does not get it again.
     async fn retry(&self, selection: &Selection) -> Result<Vec<(Uuid, Retried)>, StoreError>;
+
+    /// Nothing is sent to this destination until it is resumed; relays heed it within a second. Answers whether that is
+    /// new.
+    async fn pause(&self, destination: &str, who: &str) -> Result<bool, StoreError>;
+
+    /// Ends a pause. Answers whether there was one.
+    async fn resume(&self, destination: &str, who: &str) -> Result<bool, StoreError>;
+
+    /// What people have paused.
+    async fn pauses(&self) -> Result<Vec<PausedView>, StoreError>;
+
+    /// What people did, the newest first, before an id if one is given.
+    async fn audit(&self, before: Option<i64>, limit: usize) -> Result<Vec<AuditView>, StoreError>;
+
+    /// What may be wrong with the database, and what to do about it.
+    async fn examine(&self) -> Result<Vec<Finding>, StoreError>;
 
     /// Emits in a transaction of its own: for people at a terminal. Applications emit in theirs.
     async fn emit(&self, event: Event) -> Result<Emitted, StoreError>;

@@ -25,6 +25,7 @@ use crate::error::StoreError;
 use crate::relay::wake::Waker;
 
 mod claim;
+mod examine;
 mod floor;
 mod hold;
 mod inspect;
@@ -32,6 +33,7 @@ mod listen;
 mod locked;
 mod neighbours;
 mod ordered;
+mod people;
 pub(super) mod pinned;
 mod read;
 mod schema;
@@ -274,6 +276,11 @@ impl Store for PostgresStore {
             .fetch_all(&self.pool)
             .await
             .map_err(database("looking for parked events"))
+    }
+
+    async fn paused(&self) -> Result<Vec<String>, StoreError> {
+        let pauses = self.read_pauses().await.map_err(database("reading what is paused"))?;
+        Ok(pauses.into_iter().map(|pause| pause.destination).collect())
     }
 
     async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError> {

@@ -25,8 +25,10 @@ use crate::error::StoreError;
 use crate::event::StoredEvent;
 use crate::relay::wake::Waker;
 
+mod examine;
 mod inspect;
 mod ordered;
+mod people;
 mod read;
 mod schema;
 mod settle;
@@ -196,6 +198,11 @@ impl Store for SqliteStore {
             .fetch_all(&self.durable)
             .await
             .map_err(database("looking for parked events"))
+    }
+
+    async fn paused(&self) -> Result<Vec<String>, StoreError> {
+        let pauses = self.read_pauses().await.map_err(database("reading what is paused"))?;
+        Ok(pauses.into_iter().map(|pause| pause.destination).collect())
     }
 
     async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError> {

@@ -94,3 +94,20 @@ CREATE TABLE outbox_relay (
     in_flight        INTEGER NOT NULL DEFAULT 0,
     idle             INTEGER NOT NULL DEFAULT 0
 ) STRICT;
+
+-- Destinations that people have paused: nothing is sent there, and their events wait.
+CREATE TABLE outbox_paused (
+    destination      TEXT NOT NULL PRIMARY KEY,
+    paused_at        TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    paused_by        TEXT NOT NULL
+) STRICT;
+
+-- What people did, through the admin pages, the API or a terminal.
+CREATE TABLE outbox_audit (
+    id               INTEGER PRIMARY KEY,
+    done_at          TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    who              TEXT NOT NULL,
+    what             TEXT NOT NULL,
+    target           TEXT NOT NULL,
+    events           INTEGER
+) STRICT;

@@ -11,9 +11,10 @@ use super::{PostgresStore, database, read};
 use crate::emit::{self, Emitted};
 use crate::error::{EmitError, StoreError};
 use crate::event::{Event, read_headers};
+use crate::store::examine::Finding;
 use crate::store::inspect::{
-    AttemptView, Counts, DeliveryView, Depth, EventDetail, EventView, Filter, Inspect, Parked, RelayView, Retried,
-    Selection, State,
+    AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, EventView, Filter, Inspect, Parked, PausedView,
+    RelayView, Retried, Selection, State,
 };
 use crate::store::row::{like, page_limit, retried, search_like};
 
@@ -52,6 +53,26 @@ impl Inspect for PostgresStore {
             .await
             .map_err(database("retrying events"))?;
         Ok(retried(&ids, &answers))
+    }
+
+    async fn pause(&self, destination: &str, who: &str) -> Result<bool, StoreError> {
+        self.set_paused(destination, who, true).await.map_err(database("pausing a destination"))
+    }
+
+    async fn resume(&self, destination: &str, who: &str) -> Result<bool, StoreError> {
+        self.set_paused(destination, who, false).await.map_err(database("resuming a destination"))
+    }
+
+    async fn pauses(&self) -> Result<Vec<PausedView>, StoreError> {
+        self.read_pauses().await.map_err(database("reading what is paused"))
+    }
+
+    async fn audit(&self, before: Option<i64>, limit: usize) -> Result<Vec<AuditView>, StoreError> {
+        self.read_audit(before, limit).await.map_err(database("reading what people did"))
+    }
+
+    async fn examine(&self) -> Result<Vec<Finding>, StoreError> {
+        self.look_for_trouble().await.map_err(database("looking for trouble"))
     }
 
     async fn emit(&self, event: Event) -> Result<Emitted, StoreError> {

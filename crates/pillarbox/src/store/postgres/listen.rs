@@ -33,7 +33,7 @@ pub(super) async fn start(pool: &PgPool, waker: Waker) -> Result<WakeUp, sqlx::E
 /// Whether a connection keeps its server process between transactions, and for itself. Behind a transaction pooler
 /// `LISTEN` would not only be in vain: whoever gets that server connection next gets notifications that it never asked
 /// for, and sqlx takes them for an error.
-async fn sessions_are_ours(pool: &PgPool) -> Result<bool, sqlx::Error> {
+pub(super) async fn sessions_are_ours(pool: &PgPool) -> Result<bool, sqlx::Error> {
     let mut one = pool.acquire().await?;
     let ours = server_process(&mut one).await?;
     for _ in 0..LOOKS {

@@ -6,7 +6,7 @@ use super::{PostgresStore, database};
 use crate::error::StoreError;
 use crate::store::migrate::{self, Migration, Role};
 
-const MIGRATIONS: &[Migration] =
+pub(super) const MIGRATIONS: &[Migration] =
     &[Migration { version: 1, name: "outbox", sql: include_str!("../../../sql/postgres/migrations/0001_outbox.sql") }];
 
 /// Relation does not exist, and schema does not exist.

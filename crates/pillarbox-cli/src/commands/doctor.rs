@@ -1,0 +1,48 @@
+//! `pillarbox doctor`: what may be wrong with the database and the configuration, each with what to do about it.
+
+use std::process::ExitCode;
+
+use pillarbox::store::{Finding, Level};
+
+use super::Session;
+use super::check_config::remarks;
+use crate::config::Settings;
+use crate::store::Opened;
+
+pub(crate) async fn run(session: &Session) -> anyhow::Result<ExitCode> {
+    session.own("look at its tables with `manage.py celery_outbox_stats`")?;
+    let opened = Opened::bare(&session.settings.database).await?;
+    let mut findings = opened.inspect().examine().await?;
+    findings.extend(leases(&session.settings));
+    findings.extend(remarks(&session.settings).into_iter().map(|remark| Finding::notice("configuration", remark, "")));
+    let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Good);
+    session.output.answer(&findings, || render(&findings))?;
+    Ok(if worst == Level::Bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// A send that may take longer than a lease is renewed all the time, and comes twice when that fails once.
+fn leases(settings: &Settings) -> Option<Finding> {
+    let lease = settings.relay.lease;
+    let long = settings.destinations.iter().filter(|destination| destination.timeout * 2 > lease);
+    let names: Vec<&str> = long.map(|destination| destination.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        let found = format!("a send to {} may take more than half of a lease ({lease:?})", names.join(", "));
+        Finding::notice("leases", found, "make relay.lease longer, or the destination's timeout shorter")
+    })
+}
+
+fn render(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for Finding { about, level, found, fix } in findings {
+        let mark = match level {
+            Level::Good => "ok ",
+            Level::Notice => "note",
+            Level::Bad => "BAD",
+        };
+        text.push_str(&format!("{mark:<5}{about:<19}{found}\n"));
+        if !fix.is_empty() {
+            text.push_str(&format!("{:24}→ {fix}\n", ""));
+        }
+    }
+    text
+}

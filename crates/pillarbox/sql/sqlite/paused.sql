@@ -1,0 +1,2 @@
+-- What people have paused.
+SELECT destination, paused_at, paused_by FROM outbox_paused ORDER BY destination

@@ -1,0 +1,236 @@
+//! What may be wrong with an outbox on PostgreSQL: what a relay needs and what people forget.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use super::schema::MIGRATIONS;
+use super::{PostgresStore, listen};
+use crate::error::StoreError;
+use crate::store::examine::Finding;
+use crate::store::{Inspect, Store};
+
+/// The oldest server that the statements were tried on.
+const OLDEST_SERVER: i32 = 140_000;
+/// So long a transaction may stay open before it is told of.
+const LONG: Duration = Duration::from_secs(300);
+/// So long it is bad.
+const TOO_LONG: Duration = Duration::from_secs(3600);
+/// Dead rows that are worth a word, if they are more than the living.
+const MANY_DEAD: i64 = 100_000;
+/// Clocks that differ by more than this are told of.
+const CLOCKS: f64 = 1.0;
+/// Due for so long, with no relay alive.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+impl PostgresStore {
+    /// Without the tables there is nothing else to look at.
+    pub(super) async fn look_for_trouble(&self) -> Result<Vec<Finding>, sqlx::Error> {
+        if let Err(error) = self.check().await {
+            return Ok(vec![Finding::bad(
+                "schema",
+                told(&error),
+                "run `pillarbox migrate` as the owner of the tables",
+            )]);
+        }
+        let mut findings = vec![Finding::good("schema", "the tables are there and fit this program")];
+        let began = SystemTime::now();
+        let server = self
+            .schema
+            .query(include_str!("../../../sql/postgres/examine_server.sql"))
+            .bind(self.schema.name())
+            .fetch_one(&self.pool)
+            .await?;
+        findings.push(version(&server)?);
+        findings.push(clock(&server, began, SystemTime::now())?);
+        findings.push(self.indexes().await?);
+        findings.push(self.rights(&server).await?);
+        findings.push(self.vacuum(&server)?);
+        findings.push(self.horizon().await?);
+        findings.push(self.pooler().await?);
+        findings.push(self.relays().await);
+        Ok(findings)
+    }
+
+    async fn indexes(&self) -> Result<Finding, sqlx::Error> {
+        let known: Vec<(&str, String)> = MIGRATIONS.iter().flat_map(|migration| indexes_of(migration.sql)).collect();
+        let missing: Vec<String> = self
+            .schema
+            .query_scalar(include_str!("../../../sql/postgres/examine_indexes.sql"))
+            .bind(self.schema.name())
+            .bind(known.iter().map(|(name, _)| *name).collect::<Vec<_>>())
+            .fetch_all(&self.pool)
+            .await?;
+        if missing.is_empty() {
+            return Ok(Finding::good("indexes", format!("all {} are there", known.len())));
+        }
+        let make = known.iter().filter(|(name, _)| missing.iter().any(|missing| missing == name));
+        let make: Vec<&str> = make.map(|(_, statement)| statement.as_str()).collect();
+        let found = format!("missing or unfit: {}; claims read the whole table instead", missing.join(", "));
+        Ok(Finding::bad("indexes", found, format!("make them anew: {}", make.join(" "))))
+    }
+
+    async fn rights(&self, server: &PgRow) -> Result<Finding, sqlx::Error> {
+        let role: String = server.try_get("role")?;
+        let missing: Vec<String> = self
+            .schema
+            .query_scalar(include_str!("../../../sql/postgres/examine_rights.sql"))
+            .bind(self.schema.name())
+            .fetch_all(&self.pool)
+            .await?;
+        Ok(if missing.is_empty() {
+            Finding::good("rights", format!("{role} may do what a relay does"))
+        } else {
+            let found = format!("{role} may not: {}", missing.join(", "));
+            Finding::bad("rights", found, format!("as the owner: `pillarbox migrate --relay-role {role}`"))
+        })
+    }
+
+    fn vacuum(&self, server: &PgRow) -> Result<Finding, sqlx::Error> {
+        let schema = self.schema.name();
+        let (live, dead): (i64, i64) = (server.try_get("live")?, server.try_get("dead")?);
+        if !server.try_get::<bool, _>("vacuums")? {
+            let fix = format!(
+                "ALTER TABLE {schema}.outbox_event RESET (autovacuum_enabled); and autovacuum = on in postgresql.conf"
+            );
+            return Ok(Finding::bad("autovacuum", "it is off, so that dead rows pile up and claims get slow", fix));
+        }
+        Ok(if dead > MANY_DEAD && dead > live {
+            let ago: Option<f64> = server.try_get("vacuumed_ago")?;
+            let ago = ago.map_or("never".to_owned(), |seconds| format!("{} ago", rounded(seconds)));
+            let found = format!("{dead} dead rows beside {live} living ones; last vacuumed {ago}");
+            let fix = format!(
+                "VACUUM {schema}.outbox_event; and let it come sooner: ALTER TABLE {schema}.outbox_event SET \
+                 (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);"
+            );
+            Finding::notice("autovacuum", found, fix)
+        } else {
+            Finding::good("autovacuum", format!("on; {dead} dead rows beside {live} living ones"))
+        })
+    }
+
+    /// Relays stay fast all the same, but the table grows, and other queries get slow.
+    async fn horizon(&self) -> Result<Finding, sqlx::Error> {
+        let holders: Vec<(String, String, f64)> = self
+            .schema
+            .query_as(include_str!("../../../sql/postgres/examine_horizon.sql"))
+            .bind(LONG.as_secs_f64())
+            .fetch_all(&self.pool)
+            .await?;
+        let Some((_, _, longest)) = holders.first() else {
+            return Ok(Finding::good("long transactions", "none keeps dead rows from being cleaned up"));
+        };
+        let told: Vec<String> = holders.iter().map(|(kind, name, age)| holder(kind, name, *age)).collect();
+        let found = format!("dead rows cannot be cleaned up because of {}", told.join("; "));
+        let fix = "commit or end them: SELECT pg_terminate_backend(PID); ROLLBACK PREPARED 'NAME'; \
+                   SELECT pg_drop_replication_slot('NAME'); and set idle_in_transaction_session_timeout";
+        Ok(if *longest > TOO_LONG.as_secs_f64() {
+            Finding::bad("long transactions", found, fix)
+        } else {
+            Finding::notice("long transactions", found, fix)
+        })
+    }
+
+    async fn pooler(&self) -> Result<Finding, sqlx::Error> {
+        Ok(if listen::sessions_are_ours(self.pool.pool()).await? {
+            Finding::good("pooler", "none, or one that keeps sessions apart: notifications arrive")
+        } else {
+            let fix = "give the relay a direct connection; applications may stay behind the pooler";
+            Finding::notice("pooler", "a transaction pooler is between: relays poll instead of being woken", fix)
+        })
+    }
+
+    async fn relays(&self) -> Finding {
+        let fix = "start one: `pillarbox relay`";
+        match (self.depth().await, self.counts_of_relays().await) {
+            (Ok(depth), Ok(alive)) => {
+                let waits = depth.oldest_due.unwrap_or_default();
+                let found =
+                    format!("{alive} alive; {} due, the oldest for {}", depth.due, rounded(waits.as_secs_f64()));
+                match alive {
+                    0 if waits > FORGOTTEN => Finding::bad("relays", found, fix),
+                    0 => Finding::notice("relays", found, fix),
+                    _ => Finding::good("relays", found),
+                }
+            }
+            (Err(error), _) => Finding::bad("relays", told(&error), ""),
+            (_, Err(error)) => Finding::bad("relays", error.to_string(), ""),
+        }
+    }
+
+    async fn counts_of_relays(&self) -> Result<usize, sqlx::Error> {
+        let rows =
+            self.schema.query(include_str!("../../../sql/postgres/counts_relays.sql")).fetch_all(&self.pool).await?;
+        let alive: Result<Vec<bool>, _> = rows.iter().map(|row| row.try_get("alive")).collect();
+        Ok(alive?.into_iter().filter(|alive| *alive).count())
+    }
+}
+
+fn told(error: &StoreError) -> String {
+    error.to_string()
+}
+
+fn version(server: &PgRow) -> Result<Finding, sqlx::Error> {
+    let (version, number): (String, i32) = (server.try_get("version")?, server.try_get("number")?);
+    Ok(if number >= OLDEST_SERVER {
+        Finding::good("server", format!("PostgreSQL {version}"))
+    } else {
+        let found = format!("PostgreSQL {version}, on which nothing was tried");
+        Finding::bad("server", found, "upgrade to PostgreSQL 14 or newer")
+    })
+}
+
+/// Its clock decides when events are due; ours only tells how long they took.
+fn clock(server: &PgRow, began: SystemTime, ended: SystemTime) -> Result<Finding, sqlx::Error> {
+    let theirs: f64 = server.try_get("clock")?;
+    let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    // Anything between the question and the answer may be right.
+    let ahead = if theirs < seconds(began) { theirs - seconds(began) } else { (theirs - seconds(ended)).max(0.0) };
+    Ok(if ahead.abs() <= CLOCKS {
+        Finding::good("clocks", "the database's and this host's agree")
+    } else {
+        let found = format!(
+            "the database's is {:.1} s {} this host's",
+            ahead.abs(),
+            if ahead > 0.0 { "ahead of" } else { "behind" }
+        );
+        Finding::notice("clocks", format!("{found}: latencies are told wrongly"), "let both hosts follow NTP")
+    })
+}
+
+fn holder(kind: &str, name: &str, age: f64) -> String {
+    match kind {
+        "slot" => format!("the unused replication slot {name}, {age} transactions old"),
+        "prepared" => format!("the prepared transaction {name}, for {}", rounded(age)),
+        _ => format!("the transaction of {name}, for {}", rounded(age)),
+    }
+}
+
+fn rounded(seconds: f64) -> String {
+    format!("{:?}", Duration::from_secs(seconds.max(0.0) as u64))
+}
+
+/// The indexes that a migration makes: their names, and statements that make them without locking anybody out.
+fn indexes_of(sql: &'static str) -> Vec<(&'static str, String)> {
+    let statements = sql.split(';').filter_map(|statement| {
+        let begin = statement.find("CREATE INDEX ")?;
+        let rest = &statement[begin + "CREATE INDEX ".len()..];
+        let name = rest.split_whitespace().next()?;
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        Some((name, format!("CREATE INDEX CONCURRENTLY {};", words.join(" "))))
+    });
+    statements.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_indexes_of_a_migration_are_known_by_name() {
+        let known = indexes_of("-- A comment.\nCREATE INDEX a ON t (x)\n    WHERE y;\nCREATE TABLE t (z int);");
+        assert_eq!(known, [("a", "CREATE INDEX CONCURRENTLY a ON t (x) WHERE y;".to_owned())]);
+        assert!(indexes_of(MIGRATIONS[0].sql).iter().any(|(name, _)| *name == "outbox_event_due"));
+    }
+}

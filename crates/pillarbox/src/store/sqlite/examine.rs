@@ -1,0 +1,54 @@
+//! What may be wrong with an outbox in SQLite.
+
+use std::time::Duration;
+
+use sqlx::Row;
+
+use super::SqliteStore;
+use crate::store::examine::Finding;
+use crate::store::{Inspect, Store};
+
+/// Due for so long, with no relay alive.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+impl SqliteStore {
+    /// Without the tables there is nothing else to look at.
+    pub(super) async fn look_for_trouble(&self) -> Result<Vec<Finding>, sqlx::Error> {
+        if let Err(error) = self.check().await {
+            return Ok(vec![Finding::bad("schema", error.to_string(), "run `pillarbox migrate`")]);
+        }
+        let mut findings = vec![Finding::good("schema", "the tables are there and fit this program")];
+        findings.push(self.journal().await?);
+        findings.push(self.relays().await?);
+        Ok(findings)
+    }
+
+    async fn journal(&self) -> Result<Finding, sqlx::Error> {
+        let row = sqlx::query("PRAGMA journal_mode").fetch_one(&self.durable).await?;
+        let mode: String = row.try_get(0)?;
+        Ok(if mode.eq_ignore_ascii_case("wal") {
+            Finding::good("journal", "WAL: readers and a writer do not wait for each other")
+        } else {
+            let found = format!("{mode}: whoever writes makes everybody else wait");
+            Finding::notice("journal", found, "PRAGMA journal_mode = WAL, on a local file system")
+        })
+    }
+
+    async fn relays(&self) -> Result<Finding, sqlx::Error> {
+        let rows = sqlx::query(include_str!("../../../sql/sqlite/counts_relays.sql")).fetch_all(&self.durable).await?;
+        let alive: Result<Vec<bool>, _> = rows.iter().map(|row| row.try_get("alive")).collect();
+        let alive = alive?.into_iter().filter(|alive| *alive).count();
+        let depth = match self.depth().await {
+            Ok(depth) => depth,
+            Err(error) => return Ok(Finding::bad("relays", error.to_string(), "")),
+        };
+        let waits = depth.oldest_due.unwrap_or_default();
+        let found = format!("{alive} alive; {} due, the oldest for {} s", depth.due, waits.as_secs());
+        let fix = "start one: `pillarbox relay`";
+        Ok(match alive {
+            0 if waits > FORGOTTEN => Finding::bad("relays", found, fix),
+            0 => Finding::notice("relays", found, fix),
+            _ => Finding::good("relays", found),
+        })
+    }
+}
