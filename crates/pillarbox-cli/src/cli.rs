@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    celery_relay, check_config, cleanup, demo, destinations, emit, events, health, migrate, relay, sweep,
+    admin, celery_relay, check_config, cleanup, demo, destinations, emit, events, health, migrate, relay, sweep,
 };
 use crate::output::Output;
 
@@ -68,6 +68,8 @@ pub(crate) enum Command {
     Doctor,
     /// Ask a running relay how it is; ends with 1 when it is not well
     Health(health::Arguments),
+    /// Serve the admin pages and the API until SIGTERM or SIGINT, or make what their users log in with
+    Admin(admin::Arguments),
     /// Check the configuration and show what is in force
     CheckConfig(check_config::Arguments),
 }

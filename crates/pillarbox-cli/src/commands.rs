@@ -10,6 +10,7 @@ use crate::config::{Environment, Settings};
 use crate::output::Output;
 use crate::store::{Opened, Source};
 
+pub(crate) mod admin;
 pub(crate) mod celery_relay;
 pub(crate) mod check_config;
 pub(crate) mod cleanup;
@@ -72,6 +73,14 @@ pub(crate) async fn run(cli: Cli, output: Output) -> anyhow::Result<ExitCode> {
             arguments.override_configuration(&mut environment);
             relay::run(&arguments.relay, &Session::start(config, environment, output)?).await?;
         }
+        Command::Admin(arguments) => match arguments.command {
+            Some(command) => admin::prepare(command, output)?,
+            None => {
+                let mut environment = Environment::of_process();
+                arguments.override_configuration(&mut environment);
+                admin::run(&Session::start(config, environment, output)?).await?;
+            }
+        },
         Command::Sweep(arguments) => sweep::run(&arguments, &session()?).await?,
         Command::Events(command) => return events::run(command, &session()?).await,
         Command::Destinations(command) => destinations::run(&command, &session()?).await?,

@@ -2,11 +2,11 @@
 //! program uses. Nothing behind this module reads a file or the environment to learn how to work.
 
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use pillarbox::{Pattern, RelaySettings, Route};
 
+use self::admin::AdminSettings;
 use self::database::Database;
 use self::destination::{BROKER_VARIABLE, DestinationSettings, Kind, Shared};
 pub(crate) use self::environment::Environment;
@@ -17,6 +17,7 @@ use self::section::Section;
 use self::source::{SourceKind, SourceSettings};
 pub(crate) use self::value::duration;
 
+pub(crate) mod admin;
 pub(crate) mod database;
 pub(crate) mod destination;
 mod environment;
@@ -48,8 +49,7 @@ pub(crate) struct Settings {
     pub(crate) metrics: MetricsSettings,
     pub(crate) destinations: Vec<DestinationSettings>,
     pub(crate) routes: Vec<Route>,
-    /// Accepted, and not served by this version.
-    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) admin: AdminSettings,
 }
 
 impl Settings {
@@ -80,13 +80,11 @@ impl Settings {
         if routes.is_empty() {
             routes.extend(implied_route(source.kind, &destinations));
         }
-        let mut admin = top.section("admin");
-        let listen = admin.take("listen");
-        admin.finish();
+        let admin = admin::lower(top.overridable("admin", environment));
         top.finish();
         report.into_result()?;
         let file = file.map(Path::to_owned);
-        Ok(Self { file, database, source, relay, liveness_file, metrics, destinations, routes, admin: listen })
+        Ok(Self { file, database, source, relay, liveness_file, metrics, destinations, routes, admin })
     }
 }
 

@@ -6,11 +6,11 @@ use tracing_subscriber::EnvFilter;
 
 use crate::cli::{Cli, Command, LogFormat};
 
-/// `RUST_LOG` decides; without it a relay tells what it does, and the other commands only of trouble. The client of RabbitMQ
+/// `RUST_LOG` decides; without it whatever serves tells what it does, and the other commands only of trouble. The client of RabbitMQ
 /// is silent: what it has to say is in our errors, and it would log whole messages.
 pub(crate) fn start(cli: &Cli) {
     let usual = match cli.command {
-        Command::Relay(_) | Command::CeleryRelay(_) => "info,lapin=off",
+        Command::Relay(_) | Command::CeleryRelay(_) | Command::Admin(_) => "info,lapin=off",
         // The demo shows its trouble itself.
         Command::Demo(_) => "off",
         _ => "warn,lapin=off",

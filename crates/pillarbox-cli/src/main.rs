@@ -3,6 +3,7 @@
 //! The command line is parsed first, then the configuration is lowered once, then one command runs. The program contains
 //! no SQL; what it knows of the outbox it knows through the library's two store traits.
 
+mod admin;
 mod cli;
 mod commands;
 mod config;

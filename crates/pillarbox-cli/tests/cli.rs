@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
+#[path = "cli/client.rs"]
+mod client;
 #[path = "cli/home.rs"]
 mod home;
 
+#[path = "cli/access.rs"]
+mod access;
 #[path = "cli/celery.rs"]
 mod celery;
 #[path = "cli/configuration.rs"]

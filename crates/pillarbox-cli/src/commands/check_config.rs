@@ -30,6 +30,9 @@ pub(crate) fn run(session: &Session) -> anyhow::Result<()> {
     for destination in &settings.destinations {
         destination.build(&session.environment)?;
     }
+    for user in &settings.admin.users {
+        user.credentials(&session.environment)?;
+    }
     let remarks = remarks(settings);
     let file = settings.file.as_ref().map(|file| file.display().to_string());
     let answer = json!({ "file": file, "settings": settings.shown_json(), "remarks": remarks });
@@ -68,8 +71,13 @@ pub(super) fn remarks(settings: &Settings) -> Vec<String> {
         remarks
             .extend(without_effect(settings).map(|what| format!("with source.kind {DJANGO_CELERY_OUTBOX:?} {what}")));
     }
-    if settings.admin.is_some() {
-        remarks.push("admin.listen is accepted, but this version serves no admin pages yet".to_owned());
+    let admin = &settings.admin;
+    if !admin.listen.address().ip().is_loopback() && admin.tls.is_none() && !admin.behind_tls_proxy {
+        remarks.push(
+            "admin.listen can be reached by others without TLS, and passwords can be read on their way; set \
+             admin.tls_certificate and tls_key, or behind_tls_proxy if a proxy in front of it does TLS"
+                .to_owned(),
+        );
     }
     remarks
 }

@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Session;
 use super::check_config::remarks;
+use crate::admin::{self, Insistence};
 use crate::observers::depth::Counting;
 use crate::observers::liveness::Liveness;
 use crate::observers::prometheus::Prometheus;
@@ -47,7 +48,7 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Res
     let source = Arc::new(session.source().await?);
     let (builder, mut company) = Company::join(build(session, &source)?, arguments, session, &source)?;
     let relay = builder.build()?;
-    company.attend(&relay, session).await?;
+    company.attend(&relay, session, &source).await?;
     for remark in remarks(&session.settings) {
         tracing::warn!("{remark}");
     }
@@ -89,6 +90,7 @@ struct Company {
     sending: Option<Sending>,
     shown: Option<(Arc<Health>, Arc<Prometheus>)>,
     serving: Option<Serving>,
+    admin: Option<admin::Serving>,
 }
 
 impl Company {
@@ -133,10 +135,14 @@ impl Company {
     }
 
     /// What can be seen of the relay is served, if that was asked for.
-    async fn attend(&mut self, relay: &Relay, session: &Session) -> anyhow::Result<()> {
+    async fn attend(&mut self, relay: &Relay, session: &Session, source: &Source) -> anyhow::Result<()> {
         if let (Some(listen), Some((health, prometheus))) = (session.settings.metrics.listen, self.shown.take()) {
             prometheus.watch(relay.monitor());
             self.serving = Some(web::serve(listen, health, prometheus).await?);
+        }
+        if let Source::Own(_) = source {
+            let settings = &session.settings.admin;
+            self.admin = admin::serve(settings, &session.environment, Insistence::Beside, admin::routes()).await?;
         }
         Ok(())
     }

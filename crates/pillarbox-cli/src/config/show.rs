@@ -1,6 +1,7 @@
 //! What is in force, for people and for programs: every key with its value, secrets as `***`.
 
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use pillarbox_sinks::celery::{CeleryQueue, CeleryRoute};
@@ -8,6 +9,7 @@ use serde_json::Map;
 use toml::Value;
 
 use super::Settings;
+use super::admin::{ROLES, UserSettings};
 use super::destination::{CeleryKeys, DestinationSettings, FORMATS, HttpKeys, KINDS, QUEUE_TYPES, Target};
 use super::relay::{CLAIM_BY, ON_DELIVERED, ON_FAILED, ORDER, Ordered, UNROUTED};
 use super::secret::SecretRef;
@@ -49,9 +51,7 @@ impl Settings {
         let mut shown = vec![self.shown_database(), self.shown_source(), self.shown_relay(), self.shown_metrics()];
         shown.extend(self.destinations.iter().map(shown_destination));
         shown.extend(self.shown_routes());
-        if let Some(listen) = self.admin {
-            shown.push(Shown { place: Place::Section("admin"), keys: vec![("listen", text(listen.to_string()))] });
-        }
+        shown.push(self.shown_admin());
         shown
     }
 
@@ -134,6 +134,21 @@ impl Settings {
         Shown { place: Place::Section("metrics"), keys }
     }
 
+    fn shown_admin(&self) -> Shown {
+        let admin = &self.admin;
+        let texts = |texts: &[String]| Value::Array(texts.iter().map(text).collect());
+        let mut keys = vec![("listen", text(admin.listen.shown()))];
+        keys.extend(admin.tls.iter().flat_map(|tls| {
+            let path = |path: &Path| text(path.display().to_string());
+            [("tls_certificate", path(&tls.certificate)), ("tls_key", path(&tls.key))]
+        }));
+        keys.push(("hosts", texts(&admin.hosts)));
+        keys.push(("behind_tls_proxy", Value::Boolean(admin.behind_tls_proxy)));
+        keys.push(("mask", texts(&admin.mask)));
+        keys.push(("users", table(admin.users.iter().map(|user| (user.name.as_str(), shown_user(user))))));
+        Shown { place: Place::Section("admin"), keys }
+    }
+
     fn shown_routes(&self) -> impl Iterator<Item = Shown> {
         self.routes.iter().map(|route| Shown {
             place: Place::Route,
@@ -144,6 +159,13 @@ impl Settings {
             ],
         })
     }
+}
+
+fn shown_user(user: &UserSettings) -> Value {
+    let mut keys = vec![("role", chosen(&ROLES, user.role))];
+    keys.extend(user.password.as_ref().map(|password| ("password", hidden(password))));
+    keys.extend(user.token.as_ref().map(|token| ("token", hidden(token))));
+    table(keys)
 }
 
 fn shown_destination(destination: &DestinationSettings) -> Shown {

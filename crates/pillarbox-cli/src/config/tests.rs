@@ -30,7 +30,8 @@ fn the_default_file_says_what_is_built_in() {
     let (written, built_in) = (parse(DEFAULT_FILE).unwrap(), parse("").unwrap());
     assert_eq!(written.shown_json(), built_in.shown_json());
     assert_eq!(written.database, built_in.database);
-    assert!(written.destinations.is_empty() && written.routes.is_empty() && written.admin.is_none());
+    assert!(written.destinations.is_empty() && written.routes.is_empty());
+    assert_eq!(written.admin, built_in.admin);
 }
 
 #[test]
@@ -110,7 +111,9 @@ fn the_default_files_examples_show_the_defaults_of_a_destination() {
     assert_eq!(defaults(&examples, "celery", &choices), defaults(&least, "celery", &choices));
     assert_eq!(examples.routes[0].to, ["runner"]);
     assert_eq!(examples.routes[0].aggregates.as_str(), "*");
-    assert!(examples.admin.is_some());
+    let admin = &examples.admin;
+    assert!(admin.listen == admin::Listen::At(admin::USUAL) && admin.tls.is_some() && !admin.behind_tls_proxy);
+    assert_eq!((admin.hosts.len(), admin.mask.len(), admin.users.len()), (1, 1, 1));
 }
 
 #[test]

@@ -157,6 +157,10 @@ impl<T: FromConfig> FromConfig for Vec<T> {
             other => Err(wanted(&other, "a list, like [\"one\", \"two\"]")),
         }
     }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(T::from_text).collect()
+    }
 }
 
 impl<T: FromConfig> FromConfig for BTreeMap<String, T> {

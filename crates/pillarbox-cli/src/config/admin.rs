@@ -1,0 +1,241 @@
+//! `[admin]`: where the admin pages and the API are served, who may come in, and what is masked. The hashes of passwords
+//! and tokens are looked up only by the commands that serve.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use argon2::Params;
+use argon2::password_hash::phc::PasswordHash;
+use pillarbox_sinks::Secret;
+use toml::Value;
+
+use super::environment::Environment;
+use super::report::ConfigError;
+use super::secret::SecretRef;
+use super::section::Section;
+use super::value::FromConfig;
+
+/// Where the admin is served when nobody says otherwise.
+pub(crate) const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8800);
+const OFF: &str = "off";
+/// Whoever looks at an admin without users is called so.
+pub(crate) const ANYONE: &str = "anyone";
+pub(super) const ROLES: [(&str, Role); 2] = [("viewer", Role::Viewer), ("operator", Role::Operator)];
+const NAME_LIMIT: usize = 100;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AdminSettings {
+    pub(crate) listen: Listen,
+    pub(crate) tls: Option<TlsFiles>,
+    /// Names under which it may be asked for, beside those of the machine itself and the address that it listens on.
+    pub(crate) hosts: Vec<String>,
+    /// A proxy in front of it does TLS, and says who asks.
+    pub(crate) behind_tls_proxy: bool,
+    /// JSON paths into payloads whose values nobody sees.
+    pub(crate) mask: Vec<String>,
+    pub(crate) users: Vec<UserSettings>,
+}
+
+/// Where to listen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listen {
+    /// At the usual place, if nobody else does.
+    Usual,
+    /// Just there.
+    At(SocketAddr),
+    /// Only when `pillarbox admin` asks for it.
+    Off,
+}
+
+impl Listen {
+    pub(crate) fn address(self) -> SocketAddr {
+        match self {
+            Self::At(address) => address,
+            Self::Usual | Self::Off => USUAL,
+        }
+    }
+
+    pub(super) fn shown(self) -> String {
+        if self == Self::Off { OFF.to_owned() } else { self.address().to_string() }
+    }
+}
+
+impl FromConfig for Listen {
+    fn from_toml(value: Value) -> Result<Self, String> {
+        match value.as_str() {
+            Some(OFF) => Ok(Self::Off),
+            _ => SocketAddr::from_toml(value).map(Self::At).map_err(|what| format!("{what}, or {OFF:?}")),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+/// What somebody may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Role {
+    /// Look.
+    Viewer,
+    /// Look and act.
+    Operator,
+}
+
+impl Role {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UserSettings {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    pub(super) password: Option<SecretRef>,
+    pub(super) token: Option<SecretRef>,
+}
+
+/// By what a user is known, looked up and fit to be compared with.
+pub(crate) struct Credentials {
+    /// An argon2 hash, as a PHC string.
+    pub(crate) password: Option<Secret>,
+    /// The SHA-256 of a bearer token.
+    pub(crate) token: Option<[u8; 32]>,
+}
+
+impl UserSettings {
+    /// Looks the hashes up. Errors never show them: somebody may have written the password itself.
+    pub(crate) fn credentials(&self, environment: &Environment) -> Result<Credentials, ConfigError> {
+        let at = |key: &str, what: &str| ConfigError::new(format!("admin.users.{}.{key} {what}", self.name));
+        let resolve = |key: &str, secret: &Option<SecretRef>| {
+            let secret = secret.as_ref().map(|secret| secret.resolve(environment)).transpose();
+            secret.map_err(|what| at(key, &what))
+        };
+        let password = resolve("password", &self.password)?;
+        if password.as_ref().is_some_and(|hash| !is_argon2(hash.expose())) {
+            let what = "is not an argon2 hash; make one with `pillarbox admin hash-password`";
+            return Err(at("password", what));
+        }
+        let token = resolve("token", &self.token)?.map(|hash| {
+            sha256_from_hex(hash.expose()).ok_or_else(|| {
+                at("token", "is not the SHA-256 of a token; make one, with its hash, with `pillarbox admin make-token`")
+            })
+        });
+        Ok(Credentials { password, token: token.transpose()? })
+    }
+}
+
+fn is_argon2(text: &str) -> bool {
+    PasswordHash::new(text).is_ok_and(|hash| {
+        hash.algorithm.as_str().starts_with("argon2") && hash.hash.is_some() && Params::try_from(&hash).is_ok()
+    })
+}
+
+fn sha256_from_hex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+pub(super) fn lower(mut section: Section<'_>) -> AdminSettings {
+    let listen = section.take("listen").unwrap_or(Listen::Usual);
+    let users = lower_users(section.section("users"));
+    let address = listen.address();
+    if users.is_empty() && !address.ip().is_loopback() {
+        section.problem(
+            "listen",
+            format_args!(
+                "is {address}, which others can reach, and there are no users; listen on 127.0.0.1, or add \
+                 [admin.users.NAME] with a password from `pillarbox admin hash-password`"
+            ),
+        );
+    }
+    let (certificate, key) = (section.take("tls_certificate"), section.take("tls_key"));
+    let tls = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some(TlsFiles { certificate: path(certificate), key: path(key) }),
+        (Some(_), None) => {
+            section.problem("tls_certificate", "is set without tls_key; set both");
+            None
+        }
+        (None, Some(_)) => {
+            section.problem("tls_key", "is set without tls_certificate; set both");
+            None
+        }
+        (None, None) => None,
+    };
+    let settings = AdminSettings {
+        listen,
+        tls,
+        hosts: section.take_checked("hosts", |hosts: &Vec<String>| host_names(hosts)).unwrap_or_default(),
+        behind_tls_proxy: section.take("behind_tls_proxy").unwrap_or(false),
+        mask: section.take_checked("mask", |paths: &Vec<String>| json_paths(paths)).unwrap_or_default(),
+        users,
+    };
+    section.finish();
+    settings
+}
+
+fn lower_users(mut section: Section<'_>) -> Vec<UserSettings> {
+    let mut users = Vec::new();
+    for (name, mut keys) in section.named_sections() {
+        if let Err(what) = user_name(&name) {
+            keys.problem_here(what);
+        }
+        let (password, token) = (keys.take("password"), keys.take("token"));
+        if password.is_none() && token.is_none() {
+            keys.problem_here(
+                "has neither password nor token; make one with `pillarbox admin hash-password` or make-token",
+            );
+        }
+        if !keys.has("role") {
+            keys.problem_here("has no role; set role = \"viewer\" or \"operator\"");
+        }
+        let role = keys.choose("role", &ROLES);
+        keys.finish();
+        users.push(UserSettings { name, role: role.unwrap_or(Role::Viewer), password, token });
+    }
+    section.finish();
+    users
+}
+
+fn user_name(name: &str) -> Result<(), String> {
+    let plain = !name.trim().is_empty() && name.len() <= NAME_LIMIT && !name.chars().any(char::is_control);
+    match name {
+        ANYONE => Err(format!("cannot be called {ANYONE:?}: that is who looks where there are no users")),
+        _ if plain => Ok(()),
+        _ => Err(format!("must have a name of 1 to {NAME_LIMIT} characters")),
+    }
+}
+
+fn path(text: String) -> PathBuf {
+    PathBuf::from(text)
+}
+
+fn host_names(hosts: &[String]) -> Result<(), String> {
+    let bad = |host: &&String| host.is_empty() || host.contains([':', '/', '*', ' ']);
+    match hosts.iter().find(bad) {
+        Some(host) => {
+            Err(format!("has {host:?}, but must be names without port and scheme, like \"outbox.example.com\""))
+        }
+        None => Ok(()),
+    }
+}
+
+fn json_paths(paths: &[String]) -> Result<(), String> {
+    let good = |path: &&String| path.strip_prefix('$').is_some_and(|rest| rest.starts_with(['.', '[']));
+    match paths.iter().find(|path| !good(path)) {
+        Some(path) => Err(format!("has {path:?}, but must be JSON paths, like \"$.card.number\"")),
+        None => Ok(()),
+    }
+}

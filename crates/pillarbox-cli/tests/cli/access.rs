@@ -1,0 +1,306 @@
+//! Who may come into the admin, and what they may do there, over real connections to the real program.
+
+use pillarbox_testkit::process::Program;
+use serde_json::Value;
+
+use crate::client::{Answer, Client};
+use crate::delivering::PATIENCE;
+use crate::home::{DISCARD, Home};
+
+const PASSWORD: &str = "correct horse battery staple";
+
+/// What the program makes for users.
+fn hash(home: &Home, password: &str) -> String {
+    home.run_with_input(&["admin", "hash-password"], &format!("{password}\n")).succeeded().out.trim().to_owned()
+}
+
+/// A home with an operator and a viewer, and the operator's token.
+pub(crate) fn with_users(more: &str) -> (Home, String) {
+    let mut home = Home::new();
+    let hash = hash(&home, PASSWORD);
+    let made = home.json(&["admin", "make-token"]);
+    let (token, token_hash) = (made["token"].as_str().unwrap(), made["hash"].as_str().unwrap());
+    home.write("vera.hash", &format!("{hash}\n"));
+    home.set("HASH_OF_OLGA", &hash);
+    home.write(
+        "pillarbox.toml",
+        &format!(
+            "{DISCARD}[admin]\n{more}\n[admin.users.olga]\nrole = \"operator\"\npassword = \"env:HASH_OF_OLGA\"\n\
+             token = \"{token_hash}\"\n[admin.users.vera]\nrole = \"viewer\"\npassword = \"file:vera.hash\"\n"
+        ),
+    );
+    (home, token.to_owned())
+}
+
+/// Serves the admin of a home at a free port.
+pub(crate) async fn serve(home: &Home) -> (Program, Client) {
+    let program = Program::start(home.command(&["admin", "--listen", "127.0.0.1:0"]));
+    let address = address(&program).await;
+    (program, Client::new(&address))
+}
+
+pub(crate) async fn address(program: &Program) -> String {
+    let served = program.wait_for_line("the admin is served", PATIENCE).await.unwrap();
+    let address = served.split("://").nth(1).unwrap().split(' ').next().unwrap();
+    address.to_owned()
+}
+
+fn is_page(answer: &Answer) -> bool {
+    answer.header("content-type").starts_with("text/html")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_users_anyone_on_this_machine_looks_and_nobody_acts() {
+    let home = Home::with_config(DISCARD);
+    let (mut program, mut client) = serve(&home).await;
+    let page = client.get("/").await;
+    assert!(page.status == 200 && is_page(&page) && page.body.contains("anyone"), "{page:?}");
+    assert!(page.all("set-cookie").is_empty());
+    assert!(program.terminate(PATIENCE).await.unwrap().success());
+
+    let home = Home::with_config(&format!("{DISCARD}[admin]\nlisten = \"0.0.0.0:0\"\n"));
+    for command in [&["admin"][..], &["relay"], &["check-config"]] {
+        let refused = home.run(command);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.err.contains("admin.listen is 0.0.0.0:0, which others can reach"), "{refused:?}");
+        assert!(refused.err.contains("pillarbox admin hash-password"), "{refused:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_its_own_names_are_answered() {
+    let home = Home::with_config(&format!("{DISCARD}[admin]\nhosts = [\"outbox.example.com\"]\n"));
+    let (_program, mut client) = serve(&home).await;
+    for good in ["localhost:8800", "127.0.0.1", "outbox.example.com"] {
+        client.host = good.to_owned();
+        assert_eq!(client.get("/").await.status, 200, "{good}");
+    }
+    client.host = "evil.example:8800".to_owned();
+    let refused = client.get("/").await;
+    assert!(refused.status == 421 && refused.body.contains("admin.hosts"), "{refused:?}");
+    assert_eq!(client.get("/assets/admin.css").await.status, 421);
+    let problem = client.get("/api/v1/events").await;
+    assert_eq!((problem.status, problem.header("content-type")), (421, "application/problem+json"));
+    assert_eq!(problem.json()["status"], 421);
+    client.host.clear();
+    assert_eq!(client.get("/").await.status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_carries_the_headers_that_keep_browsers_strict() {
+    let home = Home::with_config(DISCARD);
+    let (_program, mut client) = serve(&home).await;
+    for path in ["/", "/login", "/nothing", "/api/v1/nothing", "/assets/admin.css"] {
+        let answer = client.get(path).await;
+        assert_eq!(
+            answer.header("content-security-policy"),
+            "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; \
+             form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+            "{path}"
+        );
+        assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(answer.header("referrer-policy"), "no-referrer", "{path}");
+        assert_eq!(answer.header("x-frame-options"), "DENY", "{path}");
+        let expected = if path.starts_with("/assets/") { "max-age=300" } else { "no-store" };
+        assert_eq!(answer.header("cache-control"), expected, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_log_in_and_out() {
+    let (home, _) = with_users("");
+    let (program, mut client) = serve(&home).await;
+    let away = client.get("/?a=b&c=d").await;
+    assert_eq!((away.status, away.header("location")), (303, "/login?next=%2F%3Fa%3Db%26c%3Dd"));
+    assert!(client.get("/login?next=%2F").await.body.contains("type=\"password\""));
+
+    for (name, password) in [("olga", "wrong"), ("nobody", PASSWORD), ("olga", "")] {
+        let refused = client.log_in(name, password).await;
+        assert!(refused.status == 401 && refused.body.contains("The name or the password is wrong."), "{refused:?}");
+        assert!(refused.all("set-cookie").is_empty());
+    }
+    let welcome = client.post("/login", &[("name", "olga"), ("password", PASSWORD), ("next", "/?x=1")]).await;
+    assert_eq!((welcome.status, welcome.header("location")), (303, "/?x=1"), "{welcome:?}");
+    let [cookie] = welcome.all("set-cookie")[..] else { panic!("{welcome:?}") };
+    assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"), "{cookie}");
+    let away = client.post("/login", &[("name", "olga"), ("password", PASSWORD), ("next", "//evil.example")]).await;
+    assert_eq!(away.header("location"), "/");
+    let page = client.get("/").await;
+    assert!(page.status == 200 && page.body.contains("olga"), "{page:?}");
+
+    // A copy of the cookie is worth nothing after logging out.
+    let stolen = client.cookies().clone();
+    let csrf = client.csrf().await;
+    assert_eq!(client.post("/logout", &[("csrf", &csrf)]).await.header("location"), "/login");
+    assert!(client.cookies().is_empty());
+    let (name, value) = stolen.first_key_value().unwrap();
+    let again = client.send("GET", "/", &[("cookie", &format!("{name}={value}"))], "").await;
+    assert_eq!(again.status, 303);
+
+    let log = program.lines().join("\n");
+    assert!(log.contains("a log-in to the admin failed") && log.contains("logged in to the admin"), "{log}");
+    assert!(!log.contains("nobody") && !log.contains("horse") && !log.contains(value), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_acts_only_with_its_token_and_only_from_our_pages() {
+    let (home, _) = with_users("");
+    let (_program, mut client) = serve(&home).await;
+    client.log_in("olga", PASSWORD).await;
+    let csrf = client.csrf().await;
+    let mut other = Client::new(&client.host);
+    other.log_in("olga", PASSWORD).await;
+    let of_another_session = other.csrf().await;
+    assert_ne!(csrf, of_another_session);
+    for forged in ["", "x", &of_another_session] {
+        let refused = client.post("/logout", &[("csrf", forged)]).await;
+        assert!(refused.status == 403 && refused.body.contains("token is missing"), "{refused:?}");
+        let refused = client.send("POST", "/logout", &[("x-csrf-token", forged)], "").await;
+        assert_eq!(refused.status, 403);
+    }
+    assert_eq!(client.post("/logout", &[]).await.status, 403);
+    assert_eq!(
+        client.send("POST", "/logout", &[("content-type", "text/plain")], &format!("csrf={csrf}")).await.status,
+        403
+    );
+    for foreign in
+        [("origin", "https://evil.example"), ("sec-fetch-site", "cross-site"), ("sec-fetch-site", "same-site")]
+    {
+        let refused = client.send("POST", "/logout", &[foreign, ("x-csrf-token", &csrf)], "").await;
+        assert!(refused.status == 403 && refused.body.contains("somebody else"), "{refused:?}");
+    }
+    // Nor can anybody be logged in from elsewhere.
+    client.headers.push(("sec-fetch-site".to_owned(), "cross-site".to_owned()));
+    assert_eq!(client.log_in("olga", PASSWORD).await.status, 403);
+    client.headers.clear();
+    assert_eq!(client.get("/").await.status, 200, "it is still there");
+    assert_eq!(client.send("POST", "/logout", &[("x-csrf-token", &csrf)], "").await.status, 303);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_known_and_another_is_not() {
+    let (home, token) = with_users("");
+    let (_program, mut client) = serve(&home).await;
+    let refused = client.get("/api/v1/nothing").await;
+    assert_eq!(refused.status, 404);
+    client.headers = vec![("authorization".to_owned(), format!("Bearer {token}"))];
+    let page = client.get("/").await;
+    assert!(page.status == 200 && page.body.contains("olga"), "{page:?}");
+    assert!(!page.body.contains("name=\"csrf\""), "a token needs none");
+    for wrong in [format!("Bearer {token}x"), "Bearer".to_owned(), format!("Basic {token}"), "Bearer ".to_owned()] {
+        client.headers = vec![("authorization".to_owned(), wrong)];
+        let refused = client.get("/api/v1/events").await;
+        assert_eq!(
+            (refused.status, refused.header("www-authenticate")),
+            (401, "Bearer realm=\"pillarbox\""),
+            "{refused:?}"
+        );
+        assert_eq!(refused.header("content-type"), "application/problem+json");
+        assert!(!refused.body.contains(&token));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guessing_gets_slower_for_a_name_known_or_not() {
+    let (home, _) = with_users("");
+    let (_program, mut client) = serve(&home).await;
+    for name in ["vera", "nobody"] {
+        for _ in 0..5 {
+            assert_eq!(client.log_in(name, "guess").await.status, 401);
+        }
+        let refused = client.log_in(name, PASSWORD).await;
+        assert_eq!((refused.status, refused.header("retry-after")), (429, "1"), "{name}: {refused:?}");
+        assert!(refused.body.contains("Try again in 1 seconds"), "{refused:?}");
+    }
+    assert_eq!(client.log_in("olga", PASSWORD).await.status, 303, "others are not held up");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guessing_gets_slower_for_an_address_and_a_proxy_says_which() {
+    let (home, _) = with_users("behind_tls_proxy = true");
+    let (_program, mut client) = serve(&home).await;
+    // What the one who asks says of itself stands first, and is not believed.
+    let from = |address: &str| vec![("x-forwarded-for".to_owned(), format!("9.9.9.9, {address}"))];
+    client.headers = from("192.0.2.7");
+    for number in 0..20 {
+        assert_eq!(client.log_in(&format!("nobody{number}"), "guess").await.status, 401);
+    }
+    assert_eq!(client.log_in("olga", PASSWORD).await.status, 429);
+    client.headers = from("192.0.2.8");
+    let welcome = client.log_in("olga", PASSWORD).await;
+    assert_eq!(welcome.status, 303);
+    let cookie = welcome.header("set-cookie");
+    assert!(
+        cookie.starts_with("__Host-") && cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict; Secure"),
+        "{cookie}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_speaks_tls() {
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (home, _) = with_users("tls_certificate = \"admin.pem\"\ntls_key = \"admin.key\"");
+    home.write("admin.pem", &certified.cert.pem());
+    home.write("admin.key", &certified.signing_key.serialize_pem());
+    let (mut program, plain) = serve(&home).await;
+    let mut client = Client::trusting(&plain.host, certified.cert.der().clone());
+    let welcome = client.log_in("olga", PASSWORD).await;
+    assert!(welcome.header("set-cookie").contains("; Secure"), "{welcome:?}");
+    assert_eq!(client.get("/").await.status, 200);
+    assert!(program.terminate(PATIENCE).await.unwrap().success());
+
+    home.write("admin.key", "no key");
+    let refused = home.run(&["admin", "--listen", "127.0.0.1:0"]);
+    assert!(refused.code == 2 && refused.err.contains("admin.tls_key: admin.key cannot be used"), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_serves_it_where_it_was_told_to_or_at_the_usual_place_if_that_is_free() {
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let home = Home::with_config(DISCARD);
+    let with = |listen: &str| {
+        let mut command = home.command(&["relay"]);
+        command.env("PILLARBOX_ADMIN_LISTEN", listen);
+        Program::start(command)
+    };
+    let mut relay = with("127.0.0.1:0");
+    let mut client = Client::new(&address(&relay).await);
+    assert_eq!(client.get("/").await.status, 200);
+    assert!(relay.terminate(PATIENCE).await.unwrap().success());
+    let mut refused = with(&taken);
+    assert!(!refused.wait(PATIENCE).await.unwrap().success());
+    assert!(refused.lines().join("\n").contains("admin.listen: "), "{:?}", refused.lines());
+
+    // Whoever has the usual place by now, this test or another: the relay runs.
+    let _usual = tokio::net::TcpListener::bind("127.0.0.1:8800").await;
+    let mut relay = Program::start(home.command(&["relay"]));
+    relay.wait_for_line("the admin pages are not served", PATIENCE).await.unwrap();
+    relay.wait_for_line("the relay starts", PATIENCE).await.unwrap();
+    assert!(relay.terminate(PATIENCE).await.unwrap().success());
+    let mut relay = with("off");
+    relay.wait_for_line("the relay starts", PATIENCE).await.unwrap();
+    assert!(!relay.lines().join("\n").contains("admin"), "{:?}", relay.lines());
+    assert!(relay.terminate(PATIENCE).await.unwrap().success());
+}
+
+#[test]
+fn hashes_are_made_and_never_shown() {
+    let (home, token) = with_users("");
+    let hash = hash(&home, PASSWORD);
+    assert!(hash.starts_with("$argon2id$v=19$m="), "{hash}");
+    let shown = home.run(&["check-config"]).succeeded();
+    let json = home.json(&["check-config"]);
+    assert_eq!(json["settings"]["admin"]["users"]["olga"]["password"], "*** (env:HASH_OF_OLGA)");
+    assert_eq!(json["settings"]["admin"]["users"]["olga"]["token"], "***");
+    let secrets = [home.run(&["check-config"]).out, shown.out, json.to_string()].concat();
+    assert!(!secrets.contains("$argon2id") && !secrets.contains(&token) && secrets.contains("vera.hash"), "{secrets}");
+    home.write("vera.hash", "plainpassword");
+    let refused = home.run(&["check-config"]);
+    assert!(refused.err.contains("admin.users.vera.password is not an argon2 hash"), "{refused:?}");
+    assert!(!refused.err.contains("plainpassword"));
+    let empty = home.run_with_input(&["admin", "hash-password"], "\n");
+    assert!(empty.code == 2 && empty.err.contains("the password is empty"), "{empty:?}");
+    let made: Value = home.json(&["admin", "make-token"]);
+    assert!(made["token"].as_str().unwrap().starts_with("pillarbox_"), "{made}");
+}
