@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// Routes everything to a destination that succeeds at once.
 pub(crate) const DISCARD: &str = "[destinations.nowhere]\nkind = \"discard\"\n[[routes]]\nto = [\"nowhere\"]\n";
 
-/// An empty directory and an environment without settings.
+/// An empty directory and an environment without settings, but for where the admin is not served.
 pub(crate) struct Home {
     directory: TempDir,
     variables: Vec<(String, String)>,
@@ -51,6 +51,8 @@ impl Home {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pillarbox"));
         command.args(arguments).current_dir(self.directory.path()).env_clear();
+        // Many relays run beside each other, and the usual place is one.
+        command.env("PILLARBOX_ADMIN_LISTEN", "off");
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
