@@ -8,6 +8,7 @@ pub mod claim;
 pub mod fan_out;
 pub mod fence;
 pub mod leases;
+pub mod list;
 pub mod migrate;
 pub mod next_due;
 pub mod order;
@@ -123,12 +124,20 @@ macro_rules! store_suite {
                 remaining_counts_what_is_due_and_free,
                 relays_are_told_by_their_heartbeats,
                 a_relay_without_a_heartbeat_is_not_alive_and_then_forgotten;
-            people:
+            list:
                 the_list_is_newest_first_in_pages,
+                every_list_goes_on_where_its_page_ended,
+                pending_is_what_waits_and_then_what_is_parked,
+                a_list_can_begin_with_the_oldest,
                 each_filter_narrows_the_list,
+                time_narrows_every_list,
+                events_belong_to_where_they_are_routed_and_to_where_they_failed,
                 every_state_can_be_asked_for,
                 search_finds_parts_whatever_the_case,
                 wildcards_in_a_search_mean_themselves,
+                a_page_looks_at_so_many_and_says_how_far_it_came,
+                a_cursor_of_another_list_is_refused;
+            people:
                 counts_tell_where_the_events_are,
                 depth_tells_what_waits,
                 pauses_are_told_and_written_down,
@@ -159,6 +168,7 @@ mod tests {
             include_str!("conformance/fan_out.rs"),
             include_str!("conformance/fence.rs"),
             include_str!("conformance/leases.rs"),
+            include_str!("conformance/list.rs"),
             include_str!("conformance/migrate.rs"),
             include_str!("conformance/next_due.rs"),
             include_str!("conformance/order.rs"),

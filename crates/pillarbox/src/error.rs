@@ -104,6 +104,9 @@ pub enum StoreError {
         /// Which column.
         column: String,
     },
+    /// A place in a list that is not there.
+    #[error(transparent)]
+    BadCursor(#[from] crate::store::BadCursor),
     /// A name that cannot be a schema's.
     #[error(
         "{name:?} cannot be a schema's name: letters, digits and underscores, not starting with a digit, at most 63"

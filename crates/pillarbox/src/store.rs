@@ -20,6 +20,7 @@ use crate::relay::wake::Waker;
 pub mod celery_outbox;
 mod examine;
 mod inspect;
+mod list;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod migrate;
 #[cfg(feature = "postgres")]
@@ -33,9 +34,10 @@ mod walk;
 
 pub use examine::{Finding, Level};
 pub use inspect::{
-    AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, EventView, Filter, Inspect, Parked, PausedView,
+    AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, EventView, Inspect, Parked, PausedView,
     RelayView, Retried, Selection, State,
 };
+pub use list::{BadCursor, Cursor, Filter, Page, ToDestination, Turn};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use migrate::{Migration, Role};
 

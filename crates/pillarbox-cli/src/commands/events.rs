@@ -64,7 +64,7 @@ impl Which {
         [event_type, aggregate_type, aggregate_id, search].into_iter().all(Option::is_none) && since.is_none()
     }
 
-    fn into_filter(self, state: Option<State>, limit: usize) -> Filter {
+    fn into_filter(self, state: Option<State>) -> Filter {
         Filter {
             state,
             event_type: self.event_type,
@@ -72,7 +72,6 @@ impl Which {
             aggregate_id: self.aggregate_id,
             search: self.search,
             since: self.since,
-            limit,
             ..Filter::default()
         }
     }

@@ -77,10 +77,15 @@ fn lists_are_narrowed_by_flags_and_go_on_page_by_page() {
     assert_eq!(count(&["--since", "1h"]), 4);
     assert_eq!(count(&["--since", "2999-01-01T00:00:00Z"]), 0);
     let page = home.json(&["events", "list", "--limit", "3"]);
-    let next = page["next_before"].to_string();
-    assert_eq!(count(&["--limit", "3", "--before", &next]), 1);
+    let next = page["next"].as_str().unwrap();
+    assert_eq!(count(&["--limit", "3", "--after", next]), 1);
     let done = home.run(&["events", "list", "--limit", "3"]).succeeded();
-    assert!(done.err.contains(&format!("add --before {next}")), "{done:?}");
+    assert!(done.err.contains(&format!("there are more: add --after {next}")), "{done:?}");
+    let oldest = home.json(&["events", "list", "--limit", "1", "--oldest-first"]);
+    assert_eq!(oldest["events"][0]["aggregate_id"], "1");
+    assert_eq!(home.run(&["events", "list", "--after", "nowhere"]).code, 2);
+    let done = home.run(&["events", "list", "--state", "failed", "--after", next]);
+    assert_eq!((done.code, done.err.contains("not one of this list")), (1, true), "{done:?}");
     assert_eq!(home.run(&["events", "list", "--state", "lost"]).code, 2);
     assert_eq!(home.run(&["events", "list", "--since", "yesterday"]).code, 2);
 }

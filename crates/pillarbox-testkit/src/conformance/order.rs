@@ -217,7 +217,7 @@ pub async fn what_was_blocked_for_long_is_found_again(outbox: &dyn Outbox) {
     let small = Ask { limit: 10, whole: false, ..ORDERED };
     block_many(outbox, small).await;
     assert!(outbox.claim_with(small).await.is_empty());
-    let failed = Selection::Failed(Filter::default());
+    let failed = Selection::Failed(Filter::default(), 10);
     assert_eq!(outbox.inspect().retry(&failed).await.unwrap().len(), 1);
     let mut claimed = 0;
     while claimed < 501 {

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use pillarbox::delivery::{Answer, Change, Delivery, Verdict, judge};
 use pillarbox::store::{Ask, Claim, Claimed, EventDetail, Settlement, Ticket};
 use pillarbox::{Emitted, Event, Inspect, RetryPolicy, SendError, Store, StoreError};
-use uuid::Uuid;
+use uuid::{NoContext, Timestamp, Uuid};
 
 /// An outbox of one test.
 #[async_trait]
@@ -33,6 +33,9 @@ pub trait Outbox: Send + Sync {
 
     /// Moves everything that is written of an event's times this far into the past.
     async fn age(&self, event: Uuid, by: Duration);
+
+    /// Gives an event another id.
+    async fn rename(&self, event: Uuid, id: Uuid);
 
     /// Moves a relay's heartbeat this far into the past.
     async fn age_relay(&self, relay: Uuid, by: Duration);
@@ -120,6 +123,16 @@ impl dyn Outbox + '_ {
         let claimed = self.claim_one().await;
         let attempts = claimed.event().attempts;
         self.settle(vec![claimed.settle(Verdict::of(change, attempts))]).await;
+    }
+
+    /// As if the event had been emitted so much earlier: its id follows time, too. Answers the id that it has then.
+    pub async fn backdate(&self, event: Uuid, by: Duration) -> Uuid {
+        self.age(event, by).await;
+        let moment = self.get(event).await.event.created_at;
+        let moment = (moment.timestamp().unsigned_abs(), moment.timestamp_subsec_nanos());
+        let id = Uuid::new_v7(Timestamp::from_unix(NoContext, moment.0, moment.1));
+        self.rename(event, id).await;
+        id
     }
 
     /// An event with all that is kept of it.

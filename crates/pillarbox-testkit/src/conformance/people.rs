@@ -1,76 +1,17 @@
-//! People's side: list, filter, search, count, look at one, try again.
+//! People's side: count, look at one, try again.
 
 use std::time::Duration;
 
 use pillarbox::delivery::Change;
-use pillarbox::store::{Ask, EventView, Filter, Parked, Retried, Selection, State};
+use pillarbox::store::{Ask, Filter, Parked, Retried, Selection, State};
 use pillarbox::{Emitted, Event, Status};
 use uuid::Uuid;
 
 use super::Outbox;
 use super::outbox::{ASK, event, fail, park};
 
-async fn list(outbox: &dyn Outbox, filter: Filter) -> Vec<Uuid> {
-    outbox.inspect().list(&filter).await.unwrap().iter().map(|view: &EventView| view.id).collect()
-}
-
-/// Pages by `seq`: what is emitted meanwhile moves nothing.
-pub async fn the_list_is_newest_first_in_pages(outbox: &dyn Outbox) {
-    let mut newest_first: Vec<Uuid> = outbox.emit_many(7).await.iter().map(|emitted| emitted.id).collect();
-    newest_first.reverse();
-    let mut pages = Vec::new();
-    let mut before = None;
-    loop {
-        let page = outbox.inspect().list(&Filter { limit: 3, before, ..Filter::default() }).await.unwrap();
-        let Some(last) = page.last() else { break };
-        before = Some(last.seq);
-        pages.push(page.iter().map(|view| view.id).collect::<Vec<_>>());
-        outbox.emit_one().await;
-    }
-    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3, 1]);
-    assert_eq!(pages.concat(), newest_first);
-    outbox.emit((100..160).map(event).collect()).await;
-    assert_eq!(list(outbox, Filter::default()).await.len(), 50, "the page without a limit");
-}
-
-/// Each field for itself, and together.
-pub async fn each_filter_narrows_the_list(outbox: &dyn Outbox) {
-    let hour = Duration::from_secs(3600);
-    let file = outbox.emit_event(Event::new("File", 1, "file.stored")).await;
-    outbox.claim_and_settle(park("runner")).await;
-    let old = outbox.emit_event(Event::new("Order", 1, "order.placed")).await;
-    outbox.age(old.id, 2 * hour).await;
-    let order = outbox.emit_event(Event::new("Order", 2, "order.paid")).await;
-    let text = |text: &str| Some(text.to_owned());
-    let an_hour_ago = Some(outbox.now().await - hour);
-    let open = Filter::default;
-    let cases = [
-        ("type", Filter { event_type: text("order.paid"), ..open() }, vec![order.id]),
-        ("pattern", Filter { event_type: text("order.*"), ..open() }, vec![order.id, old.id]),
-        ("no pattern", Filter { event_type: text("order_p%"), ..open() }, vec![]),
-        ("aggregate", Filter { aggregate_type: text("File"), ..open() }, vec![file.id]),
-        ("aggregate's id", Filter { aggregate_id: text("1"), ..open() }, vec![old.id, file.id]),
-        ("parked on", Filter { parked_on: text("runner"), ..open() }, vec![file.id]),
-        ("parked on another", Filter { parked_on: text("run"), ..open() }, vec![]),
-        ("since", Filter { since: an_hour_ago, ..open() }, vec![order.id, file.id]),
-        ("until", Filter { until: an_hour_ago, ..open() }, vec![old.id]),
-        ("since is inclusive", Filter { since: Some(order.created_at), ..open() }, vec![order.id]),
-        ("until is exclusive", Filter { until: Some(file.created_at), ..open() }, vec![old.id]),
-        ("before", Filter { before: Some(order.seq), ..open() }, vec![old.id, file.id]),
-        ("state", Filter { state: Some(State::Parked), ..open() }, vec![file.id]),
-        (
-            "several",
-            Filter { aggregate_id: text("1"), aggregate_type: text("Order"), search: text("placed"), ..open() },
-            vec![old.id],
-        ),
-    ];
-    for (name, filter, expected) in cases {
-        assert_eq!(list(outbox, filter).await, expected, "{name}");
-    }
-}
-
 /// One event in each state a single event can be in.
-async fn one_of_each(outbox: &dyn Outbox) -> [(State, Emitted); 6] {
+pub(super) async fn one_of_each(outbox: &dyn Outbox) -> [(State, Emitted); 6] {
     let delivered = outbox.emit_event(event(1)).await;
     outbox.claim_and_settle(Change::Deliver).await;
     let failed = outbox.emit_event(event(2)).await;
@@ -89,44 +30,6 @@ async fn one_of_each(outbox: &dyn Outbox) -> [(State, Emitted); 6] {
         (State::Sending, sending),
         (State::Due, due),
     ]
-}
-
-/// Finer than the status, and the same in a list and in a look at one.
-pub async fn every_state_can_be_asked_for(outbox: &dyn Outbox) {
-    let events = one_of_each(outbox).await;
-    for (state, emitted) in &events {
-        assert_eq!(list(outbox, Filter { state: Some(*state), ..Filter::default() }).await, [emitted.id], "{state:?}");
-        assert_eq!(outbox.get(emitted.id).await.event.state, *state);
-    }
-    let pending = list(outbox, Filter { state: Some(State::Pending), ..Filter::default() }).await;
-    assert_eq!(pending.len(), 4, "parked, scheduled, sending, due");
-}
-
-/// Id, type, aggregate, key and error.
-pub async fn search_finds_parts_whatever_the_case(outbox: &dyn Outbox) {
-    let wanted =
-        outbox.emit_event(Event::new("Invoice", "N-77", "billing.sent").idempotency_key("Key-Of-Its-Own")).await;
-    outbox.claim_and_settle(Change::Fail { error: "Connection refused by peer".to_owned() }).await;
-    outbox.emit_many(2).await;
-    let id = wanted.id.to_string().to_uppercase();
-    for part in ["invoice", "n-7", "BILLING", "of-its", "REFUSED by", &id[4..30]] {
-        let found = list(outbox, Filter { search: Some(part.to_owned()), ..Filter::default() }).await;
-        assert_eq!(found, [wanted.id], "{part}");
-    }
-    assert!(list(outbox, Filter { search: Some("nowhere".to_owned()), ..Filter::default() }).await.is_empty());
-}
-
-/// A search is no pattern.
-pub async fn wildcards_in_a_search_mean_themselves(outbox: &dyn Outbox) {
-    let percent = outbox.emit_event(Event::new("Order", "100%", "order.placed")).await;
-    let line = outbox.emit_event(Event::new("Order", "a_b", "order.placed")).await;
-    let backslash = outbox.emit_event(Event::new("Order", "a\\b", "order.placed")).await;
-    let quote = outbox.emit_event(Event::new("Order", "o'neil", "order.placed")).await;
-    outbox.emit_event(Event::new("Order", "axb", "order.placed")).await;
-    for (part, expected) in [("%", percent), ("a_b", line), ("a\\b", backslash), ("'", quote)] {
-        let found = list(outbox, Filter { search: Some(part.to_owned()), ..Filter::default() }).await;
-        assert_eq!(found, [expected.id], "{part}");
-    }
 }
 
 /// The outbox in numbers.
@@ -248,8 +151,8 @@ pub async fn retry_of_all_failed_takes_the_oldest_up_to_the_limit(outbox: &dyn O
     outbox.claim_and_settle(fail()).await;
     outbox.emit_event(event(50)).await;
     let all = |limit| {
-        let filter = Filter { event_type: Some("order.*".to_owned()), limit, ..Filter::default() };
-        Selection::Failed(filter)
+        let filter = Filter { event_type: Some("order.*".to_owned()), ..Filter::default() };
+        Selection::Failed(filter, limit)
     };
     let due = |ids: &[Uuid]| ids.iter().map(|id| (*id, Retried::Due)).collect::<Vec<_>>();
     assert_eq!(outbox.inspect().retry(&all(3)).await.unwrap(), due(&failed[..3]));

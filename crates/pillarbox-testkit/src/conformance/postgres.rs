@@ -108,6 +108,11 @@ impl Outbox for PostgresOutbox {
             .expect("deliveries made older");
     }
 
+    async fn rename(&self, event: Uuid, id: Uuid) {
+        let rename = sqlx::query("UPDATE outbox_event SET id = $2 WHERE id = $1").bind(event).bind(id);
+        rename.execute(self.pool()).await.expect("an event with another id");
+    }
+
     async fn age_relay(&self, relay: Uuid, by: Duration) {
         sqlx::query("UPDATE outbox_relay SET heartbeat_at = heartbeat_at - $2 * interval '1 second' WHERE id = $1")
             .bind(relay)

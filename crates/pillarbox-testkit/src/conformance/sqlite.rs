@@ -109,6 +109,12 @@ impl Outbox for SqliteOutbox {
         self.shift(deliveries, event, by).await;
     }
 
+    async fn rename(&self, event: Uuid, id: Uuid) {
+        let rename = sqlx::query("UPDATE outbox_event SET id = ?2 WHERE id = ?1");
+        let rename = rename.bind(event.hyphenated()).bind(id.hyphenated());
+        rename.execute(self.pool()).await.expect("an event with another id");
+    }
+
     async fn age_relay(&self, relay: Uuid, by: Duration) {
         let relays =
             "UPDATE outbox_relay SET heartbeat_at = strftime('%Y-%m-%dT%H:%M:%fZ', heartbeat_at, ?2) WHERE id = ?1";

@@ -6,6 +6,10 @@ SELECT id, seq, aggregate_type::text, aggregate_id::text, event_type::text, stat
             WHEN parked_on IS NOT NULL THEN 'parked'
             WHEN next_attempt_at <= clock_timestamp() THEN 'due'
             WHEN claimed_by IS NOT NULL THEN 'sending'
-            ELSE 'scheduled' END AS state
+            ELSE 'scheduled' END AS state,
+       CASE WHEN status = 'failed' THEN coalesce(
+           (SELECT destination::text FROM {schema}.outbox_delivery
+            WHERE event_id = id AND status = 'failed' ORDER BY attempts DESC, destination LIMIT 1),
+           (SELECT destination::text FROM {schema}.outbox_attempt WHERE event_id = id ORDER BY number DESC LIMIT 1)) END AS failed_on
 FROM {schema}.outbox_event
 WHERE id = $1

@@ -12,6 +12,7 @@ use crate::emit::Emitted;
 use crate::error::StoreError;
 use crate::event::{Event, Headers, Status};
 use crate::store::examine::Finding;
+use crate::store::list::{Filter, Page, Turn};
 
 /// Where an event is, as people ask for it: finer than [`Status`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -69,31 +70,6 @@ impl State {
     }
 }
 
-/// Which events to list; each field that is set narrows it.
-#[derive(Debug, Clone, Default)]
-pub struct Filter {
-    /// In this state.
-    pub state: Option<State>,
-    /// Event type; `*` stands for anything.
-    pub event_type: Option<String>,
-    /// Exactly this aggregate type.
-    pub aggregate_type: Option<String>,
-    /// Exactly this aggregate id.
-    pub aggregate_id: Option<String>,
-    /// Parked on this destination.
-    pub parked_on: Option<String>,
-    /// Part of its id, type, aggregate, key or error, whatever the case.
-    pub search: Option<String>,
-    /// Emitted at or after.
-    pub since: Option<DateTime<Utc>>,
-    /// Emitted before.
-    pub until: Option<DateTime<Utc>>,
-    /// Only events before this `seq`: the next page after one that ended with it.
-    pub before: Option<i64>,
-    /// At most so many; 0 means 50.
-    pub limit: usize,
-}
-
 /// An event in a list.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
@@ -115,6 +91,8 @@ pub struct EventView {
     pub parked_on: Option<String>,
     pub delivered_at: Option<DateTime<Utc>>,
     pub error_message: String,
+    /// Of a dead letter: the destination that did not get it.
+    pub failed_on: Option<String>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
 }
@@ -271,8 +249,8 @@ pub struct AuditView {
 pub enum Selection {
     /// These.
     Ids(Vec<Uuid>),
-    /// All dead letters that the filter finds, oldest first, at most its limit.
-    Failed(Filter),
+    /// All dead letters that the filter finds, oldest first, at most so many.
+    Failed(Filter, usize),
 }
 
 /// What came of asking for an event to be tried again.
@@ -292,8 +270,8 @@ pub enum Retried {
 /// People's side of an outbox. What it writes is on disk when it answers.
 #[async_trait]
 pub trait Inspect: Send + Sync + 'static {
-    /// The newest first.
-    async fn list(&self, filter: &Filter) -> Result<Vec<EventView>, StoreError>;
+    /// A page of what the filter finds. Its cost has a bound, however many events there are.
+    async fn list(&self, filter: &Filter, turn: &Turn) -> Result<Page, StoreError>;
 
     /// One event with all that is kept of it.
     async fn get(&self, id: Uuid) -> Result<Option<EventDetail>, StoreError>;

@@ -29,6 +29,7 @@ mod examine;
 mod floor;
 mod hold;
 mod inspect;
+mod list;
 mod listen;
 mod locked;
 mod neighbours;

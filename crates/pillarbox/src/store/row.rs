@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use uuid::Uuid;
 
-use super::{Filter, LOSSES_BEFORE_FAILED, Retried, Settlement, Ticket};
+use super::{LOSSES_BEFORE_FAILED, Retried, Settlement, Ticket};
 use crate::delivery::{Change, Delivery};
 use crate::error::StoreError;
 
@@ -122,16 +122,15 @@ pub(crate) fn like(pattern: &str) -> String {
     pattern.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_").replace('*', "%")
 }
 
+/// The same for GLOB, which minds the case.
+#[cfg(feature = "sqlite")]
+pub(crate) fn glob(pattern: &str) -> String {
+    pattern.replace('[', "[[]").replace('?', "[?]")
+}
+
 /// Anything that contains the text, as LIKE wants it.
 pub(crate) fn search_like(text: &str) -> String {
     format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"))
-}
-
-pub(crate) fn page_limit(filter: &Filter) -> i64 {
-    match filter.limit {
-        0 => 50,
-        limit => i64::try_from(limit).unwrap_or(i64::MAX),
-    }
 }
 
 /// An answer for each id that was asked for, in its order.
@@ -164,6 +163,7 @@ mod tests {
     #[test]
     fn patterns_become_likes_without_their_own_wildcards() {
         assert_eq!(like("order_*.%"), "order\\_%.\\%");
+        assert_eq!(glob("a[b]?*"), "a[[]b][?]*");
         assert_eq!(search_like("50%_*"), "%50\\%\\_*%");
     }
 }

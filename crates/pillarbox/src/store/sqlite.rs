@@ -27,6 +27,7 @@ use crate::relay::wake::Waker;
 
 mod examine;
 mod inspect;
+mod list;
 mod ordered;
 mod people;
 mod read;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pillarbox::delivery::{Change, Verdict};
 use pillarbox::relay::BreakerSettings;
-use pillarbox::store::{Filter, State};
+use pillarbox::store::{Filter, State, Turn};
 use pillarbox::{Destination, Inspect, Observed, Observer, RelaySettings, Route, SendError, Status, StoredEvent};
 use pillarbox_testkit::wait_until;
 use tokio::sync::oneshot;
@@ -47,8 +47,9 @@ async fn an_outage_parks_uses_no_attempt_and_ends_by_itself() {
 
 /// The parked rows, with when they were last written.
 async fn rows(outbox: &Outbox) -> HashMap<uuid::Uuid, chrono::DateTime<chrono::Utc>> {
-    let filter = Filter { state: Some(State::Parked), limit: 1000, ..Filter::default() };
-    outbox.store.list(&filter).await.unwrap().into_iter().map(|event| (event.id, event.updated_at)).collect()
+    let filter = Filter { state: Some(State::Parked), ..Filter::default() };
+    let page = outbox.store.list(&filter, &Turn::first(1000)).await.unwrap();
+    page.events.into_iter().map(|event| (event.id, event.updated_at)).collect()
 }
 
 #[tokio::test]

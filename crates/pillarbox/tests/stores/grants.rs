@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pillarbox::delivery::{Answer, Change};
 use pillarbox::store::postgres::PostgresStore;
-use pillarbox::store::{Ask, Claimed, Filter, Heartbeat, Retention, Role, Selection};
+use pillarbox::store::{Ask, Claimed, Filter, Heartbeat, Retention, Role, Selection, Turn};
 use pillarbox::{Event, Inspect, Store, emit, emit_all, emit_once};
 use pillarbox_testkit::TestDatabase;
 use pillarbox_testkit::conformance::outbox::{ASK, deliver, failed, judged, park};
@@ -150,8 +150,8 @@ async fn a_role_that_relays_can_do_all_that_a_relay_does() {
     store.heartbeat(&heartbeat).await.unwrap();
     assert_eq!(store.counts().await.unwrap().relays.len(), 1);
     store.farewell(heartbeat.id).await.unwrap();
-    assert_eq!(store.list(&Filter::default()).await.unwrap().len(), 4);
-    assert_eq!(store.retry(&Selection::Failed(Filter::default())).await.unwrap().len(), 1);
+    assert_eq!(store.list(&Filter::default(), &Turn::default()).await.unwrap().events.len(), 4);
+    assert_eq!(store.retry(&Selection::Failed(Filter::default(), 10)).await.unwrap().len(), 1);
     let retention = Retention { delivered_after: Duration::ZERO, failed_after: Duration::ZERO, batch: 10 };
     assert_eq!(store.cleanup(&retention).await.unwrap().deleted, 1);
     let claim = store.claim(Ask { limit: 1, ..ASK }).await.unwrap();

@@ -2,11 +2,11 @@
 
 use clap::Args;
 use pillarbox::delivery::UNROUTED;
-use pillarbox::store::{EventView, State};
-use serde_json::json;
+use pillarbox::store::{Cursor, EventView, Page, State, Turn};
 
 use super::super::Session;
 use super::{Which, moment};
+use crate::output::count;
 use crate::table::{Align, Table, shortened};
 
 /// How much of an error a table shows.
@@ -25,9 +25,12 @@ pub(crate) struct Arguments {
     /// At most so many
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// Only events before this sequence number: the next page
-    #[arg(long, value_name = "SEQ")]
-    before: Option<i64>,
+    /// Go on where the last page ended: it says how
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<Cursor>,
+    /// The oldest first; what waits is always listed in the order in which it is due
+    #[arg(long)]
+    oldest_first: bool,
 }
 
 fn state(text: &str) -> Result<State, String> {
@@ -38,17 +41,25 @@ fn state(text: &str) -> Result<State, String> {
 }
 
 pub(super) async fn run(arguments: Arguments, session: &Session) -> anyhow::Result<()> {
-    let limit = arguments.limit as usize;
-    let mut filter = arguments.which.into_filter(arguments.state, limit);
+    let mut filter = arguments.which.into_filter(arguments.state);
     filter.parked_on = arguments.parked_on;
-    filter.before = arguments.before;
-    let events = session.open().await?.inspect().list(&filter).await?;
-    let next = events.last().filter(|_| events.len() == limit).map(|event| event.seq);
-    session.output.answer(&json!({ "events": events, "next_before": next }), || render(&events))?;
-    if let Some(next) = next {
-        session.output.note(&format!("there may be more: add --before {next}"));
+    let turn = Turn { after: arguments.after, limit: arguments.limit as usize, oldest_first: arguments.oldest_first };
+    let page = session.open().await?.inspect().list(&filter, &turn).await?;
+    session.output.answer(&page, || render(&page.events))?;
+    if let Some(next) = &page.next {
+        session.output.note(&format!("{}: add --after {next}", how_far(&page, turn.limit)));
     }
     Ok(())
+}
+
+/// Why the list is not at its end.
+fn how_far(page: &Page, limit: usize) -> String {
+    match page.reached {
+        Some(reached) if page.events.len() < limit => {
+            format!("{} were looked at, as far as {}; to go on", count(page.looked_at, "event"), moment(reached))
+        }
+        _ => "there are more".to_owned(),
+    }
 }
 
 fn render(events: &[EventView]) -> String {

@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Args;
-use pillarbox::store::{Filter, Retried, Selection, State};
+use pillarbox::store::{Retried, Selection, State, Turn};
 use pillarbox::{Inspect, StoreError};
 use serde_json::json;
 use uuid::Uuid;
@@ -66,18 +66,19 @@ pub(super) async fn run(arguments: Arguments, session: &Session) -> anyhow::Resu
 
 /// The failed events that the filters find, the oldest first.
 async fn failed(inspect: &dyn Inspect, which: Which, limit: Option<u32>) -> Result<Vec<Uuid>, StoreError> {
-    let mut filter: Filter = which.into_filter(Some(State::Failed), BATCH);
+    let filter = which.into_filter(Some(State::Failed));
+    let most = limit.map_or(usize::MAX, |limit| limit as usize);
+    let mut turn = Turn { limit: BATCH, oldest_first: true, ..Turn::default() };
     let mut ids = Vec::new();
     loop {
-        let page = inspect.list(&filter).await?;
-        filter.before = page.last().map(|event| event.seq);
-        ids.extend(page.iter().map(|event| event.id));
-        if page.len() < BATCH {
-            break;
+        let page = inspect.list(&filter, &turn).await?;
+        ids.extend(page.events.iter().map(|event| event.id));
+        match page.next {
+            Some(next) if ids.len() < most => turn = turn.after(next),
+            _ => break,
         }
     }
-    ids.reverse();
-    ids.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
+    ids.truncate(most);
     Ok(ids)
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::sqlite::SqliteStore;
-use pillarbox::store::{Counts, Filter, State};
+use pillarbox::store::{Counts, EventView, Filter, State, Turn};
 use pillarbox::{Event, Inspect, emit_all};
 use pillarbox_testkit::PrivatePostgres;
 use uuid::Uuid;
@@ -128,16 +128,29 @@ impl Outbox {
 
     /// The ids of the dead letters.
     pub(crate) async fn failed(&self) -> Result<HashSet<Uuid>> {
-        let filter = Filter { state: Some(State::Failed), limit: 1_000_000, ..Filter::default() };
-        Ok(self.inspect().list(&filter).await?.into_iter().map(|event| event.id).collect())
+        let filter = Filter { state: Some(State::Failed), ..Filter::default() };
+        Ok(self.all(&filter).await?.into_iter().map(|event| event.id).collect())
     }
 
     /// All events with their aggregates, in the order of `seq`.
     pub(crate) async fn places(&self) -> Result<Vec<Place>> {
-        let filter = Filter { limit: 1_000_000, ..Filter::default() };
-        let mut events = self.inspect().list(&filter).await?;
+        let mut events = self.all(&Filter::default()).await?;
         events.sort_by_key(|event| event.seq);
         Ok(events.into_iter().map(|event| Place { id: event.id, aggregate_id: event.aggregate_id }).collect())
+    }
+
+    /// Page by page.
+    async fn all(&self, filter: &Filter) -> Result<Vec<EventView>> {
+        let mut events = Vec::new();
+        let mut turn = Turn::first(10_000);
+        loop {
+            let page = self.inspect().list(filter, &turn).await?;
+            events.extend(page.events);
+            match page.next {
+                Some(next) => turn = turn.after(next),
+                None => return Ok(events),
+            }
+        }
     }
 
     pub(crate) async fn counts(&self) -> Result<Counts> {

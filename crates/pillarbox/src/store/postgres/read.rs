@@ -89,6 +89,7 @@ pub(super) fn view(row: &PgRow) -> Result<EventView, sqlx::Error> {
         parked_on: row.try_get("parked_on")?,
         delivered_at: row.try_get("delivered_at")?,
         error_message: row.try_get("error_message")?,
+        failed_on: row.try_get("failed_on")?,
         created_at: row.try_get("created_at")?,
         updated_at: row.try_get("updated_at")?,
     })

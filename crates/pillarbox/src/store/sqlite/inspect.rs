@@ -9,21 +9,21 @@ use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
 use super::{SqliteStore, database, read};
-use crate::emit::sqlite::moment;
 use crate::emit::{self, Emitted};
 use crate::error::{EmitError, StoreError};
 use crate::event::{Event, read_headers};
 use crate::store::examine::Finding;
 use crate::store::inspect::{
-    AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, EventView, Filter, Inspect, Parked, PausedView,
-    RelayView, Retried, Selection, State,
+    AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, Inspect, Parked, PausedView, RelayView, Retried,
+    Selection, State,
 };
-use crate::store::row::{like, page_limit, retried, search_like};
+use crate::store::list::{Filter, Page, Turn};
+use crate::store::row::retried;
 
 #[async_trait]
 impl Inspect for SqliteStore {
-    async fn list(&self, filter: &Filter) -> Result<Vec<EventView>, StoreError> {
-        self.find(filter, filter.state, false).await.map_err(database("listing events"))
+    async fn list(&self, filter: &Filter, turn: &Turn) -> Result<Page, StoreError> {
+        self.list_page(filter, turn).await
     }
 
     async fn get(&self, id: Uuid) -> Result<Option<EventDetail>, StoreError> {
@@ -41,11 +41,7 @@ impl Inspect for SqliteStore {
     async fn retry(&self, selection: &Selection) -> Result<Vec<(Uuid, Retried)>, StoreError> {
         let ids = match selection {
             Selection::Ids(ids) => ids.clone(),
-            Selection::Failed(filter) => {
-                let failed = self.find(filter, Some(State::Failed), true).await;
-                let failed = failed.map_err(database("looking for dead letters"))?;
-                failed.into_iter().map(|event| event.id).collect()
-            }
+            Selection::Failed(filter, most) => self.failed_ids(filter, *most).await?,
         };
         self.retry_ids(&ids).await.map_err(database("retrying events"))
     }
@@ -87,28 +83,21 @@ impl SqliteStore {
         Ok(emitted)
     }
 
-    async fn find(
-        &self,
-        filter: &Filter,
-        state: Option<State>,
-        oldest_first: bool,
-    ) -> Result<Vec<EventView>, sqlx::Error> {
-        let rows = sqlx::query(include_str!("../../../sql/sqlite/list.sql"))
-            .bind(state.map(State::as_str))
-            .bind(filter.event_type.as_deref().map(like))
-            .bind(&filter.aggregate_type)
-            .bind(&filter.aggregate_id)
-            .bind(&filter.parked_on)
-            .bind(filter.search.as_deref().map(search_like))
-            .bind(filter.since.map(moment))
-            .bind(filter.until.map(moment))
-            .bind(filter.before)
-            .bind(page_limit(filter))
-            .bind(state.map(|state| state.status().as_str()))
-            .bind(oldest_first)
-            .fetch_all(&self.durable)
-            .await?;
-        rows.iter().map(read::view).collect()
+    /// The oldest dead letters that the filter finds.
+    async fn failed_ids(&self, filter: &Filter, most: usize) -> Result<Vec<Uuid>, StoreError> {
+        let filter = Filter { state: Some(State::Failed), ..filter.clone() };
+        let mut ids = Vec::new();
+        let mut turn = Turn { limit: most, oldest_first: true, ..Turn::default() };
+        while ids.len() < most {
+            turn.limit = most - ids.len();
+            let page = self.list_page(&filter, &turn).await?;
+            ids.extend(page.events.iter().map(|event| event.id));
+            turn.after = page.next;
+            if turn.after.is_none() {
+                break;
+            }
+        }
+        Ok(ids)
     }
 
     async fn retry_ids(&self, ids: &[Uuid]) -> Result<Vec<(Uuid, Retried)>, sqlx::Error> {

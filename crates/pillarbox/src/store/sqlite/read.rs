@@ -62,6 +62,7 @@ pub(super) fn view(row: &SqliteRow) -> Result<EventView, sqlx::Error> {
         parked_on: row.try_get("parked_on")?,
         delivered_at: maybe_moment(row, "delivered_at")?,
         error_message: row.try_get("error_message")?,
+        failed_on: row.try_get("failed_on")?,
         created_at: moment(row, "created_at")?,
         updated_at: moment(row, "updated_at")?,
     })
