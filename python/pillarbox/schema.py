@@ -22,6 +22,8 @@ VERSIONS = ((1, "outbox"),)
 _TABLES = (
     "outbox_audit",
     "outbox_paused",
+    "outbox_figure",
+    "outbox_lane",
     "outbox_relay",
     "outbox_attempt",
     "outbox_delivery",

@@ -123,6 +123,8 @@ macro_rules! store_suite {
                 cleanup_takes_the_details_too,
                 remaining_counts_what_is_due_and_free,
                 relays_are_told_by_their_heartbeats,
+                a_relay_tells_its_minutes_and_how_it_finds_its_destinations,
+                old_minutes_are_forgotten,
                 a_relay_without_a_heartbeat_is_not_alive_and_then_forgotten;
             list:
                 the_list_is_newest_first_in_pages,

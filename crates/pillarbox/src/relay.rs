@@ -18,6 +18,7 @@ use crate::route::Routes;
 use crate::store::{Ask, Claim, Claimed, Store};
 
 mod breaker;
+mod figures;
 mod flight;
 mod lane;
 mod lease;
@@ -29,12 +30,13 @@ mod rate;
 mod run;
 mod settings;
 mod settler;
+mod tally;
 mod together;
 mod upkeep;
 pub mod wake;
 
 pub use breaker::BreakerSettings;
-pub use monitor::{DestinationStatus, Monitor, RelayStatus};
+pub use monitor::{Monitor, RelayStatus};
 pub use settings::{Destination, OnDelivered, RelayBuilder, RelaySettings, Unrouted};
 
 use flight::Flight;

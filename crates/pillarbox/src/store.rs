@@ -19,6 +19,7 @@ use crate::relay::wake::Waker;
 #[cfg(feature = "postgres")]
 pub mod celery_outbox;
 mod examine;
+mod figures;
 mod inspect;
 mod list;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -33,6 +34,7 @@ pub mod sqlite;
 mod walk;
 
 pub use examine::{Finding, Level};
+pub use figures::{LaneView, Latency, Minute, Told};
 pub use inspect::{
     AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, EventView, Inspect, Parked, PausedView,
     RelayView, Retried, Selection, State,
@@ -434,6 +436,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Says that this relay lives.
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError>;
+
+    /// Writes down for people what this relay does. Stores that have no place for it forget it.
+    async fn tell(&self, told: Told<'_>) -> Result<(), StoreError> {
+        let _ = told;
+        Ok(())
+    }
 
     /// Says that this relay is gone.
     async fn farewell(&self, relay: Uuid) -> Result<(), StoreError>;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use chrono::Utc;
 use pillarbox::delivery::{Change, Verdict};
-use pillarbox::relay::{DestinationStatus, Monitor};
+use pillarbox::relay::Monitor;
+use pillarbox::store::LaneView;
 use pillarbox::{Observed, Observer, SendError, StoredEvent};
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -241,12 +242,12 @@ impl UnderWay {
         })
     }
 
-    fn look(&self, destination: &DestinationStatus) {
-        let name = [destination.name.as_str()];
-        self.down.with_label_values(&name).set(destination.down.into());
-        self.paused.with_label_values(&name).set(destination.paused.into());
-        self.queued.with_label_values(&name).set(count(destination.queued));
-        self.sending.with_label_values(&name).set(count(destination.sending));
+    fn look(&self, lane: &LaneView) {
+        let name = [lane.destination.as_str()];
+        self.down.with_label_values(&name).set(lane.down.into());
+        self.paused.with_label_values(&name).set(lane.paused.into());
+        self.queued.with_label_values(&name).set(lane.queued.cast_signed());
+        self.sending.with_label_values(&name).set(lane.sending.cast_signed());
     }
 }
 

@@ -55,7 +55,7 @@ pub async fn depth_tells_what_waits(outbox: &dyn Outbox) {
     let [.., (_, due)] = one_of_each(outbox).await;
     outbox.age(due.id, Duration::from_secs(60)).await;
     let depth = outbox.inspect().depth().await.unwrap();
-    assert_eq!((depth.due, depth.parked, depth.failed), (1, 1, 1));
+    assert_eq!((depth.due, depth.scheduled, depth.sending, depth.parked, depth.failed), (1, 1, 1, 1, 1));
     let oldest = depth.oldest_due.expect("something is due");
     assert!(oldest >= Duration::from_secs(60) && oldest < Duration::from_secs(120), "{oldest:?}");
 }

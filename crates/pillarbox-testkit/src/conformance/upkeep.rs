@@ -1,9 +1,11 @@
 //! Upkeep: cleanup, counts of what remains, and the relays that say they live.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use chrono::{DurationRound, TimeDelta, Utc};
 use pillarbox::delivery::{Answer, Change, Verdict};
-use pillarbox::store::{Cleaned, Heartbeat, Retention, State};
+use pillarbox::store::{Cleaned, Heartbeat, LaneView, Minute, Retention, State, Told};
 use uuid::Uuid;
 
 use super::Outbox;
@@ -121,6 +123,53 @@ pub async fn remaining_counts_what_is_due_and_free(outbox: &dyn Outbox) {
 
 fn heartbeat(id: Uuid, in_flight: usize, idle: bool) -> Heartbeat {
     Heartbeat { id, host: "box-1".to_owned(), in_flight, idle }
+}
+
+/// Told again, a minute is as it was told last; two relays' are added up.
+pub async fn a_relay_tells_its_minutes_and_how_it_finds_its_destinations(outbox: &dyn Outbox) {
+    let (one, other) = (Uuid::new_v4(), Uuid::new_v4());
+    let store = outbox.store();
+    store.heartbeat(&heartbeat(one, 0, false)).await.unwrap();
+    store.heartbeat(&heartbeat(other, 0, false)).await.unwrap();
+    let now = Utc::now().duration_trunc(TimeDelta::minutes(1)).unwrap();
+    let minute = |at, delivered: u64, failed| {
+        let mut minute = Minute { delivered, failed, given_up: 1, ..Minute::new(at, "ledger") };
+        (0..delivered).for_each(|_| minute.latency.add(Duration::from_millis(20)));
+        minute
+    };
+    let earlier = now - TimeDelta::minutes(2);
+    let mut lane = LaneView::new("ledger");
+    let tell = async |relay, minutes: &[Minute], lanes: &[LaneView]| {
+        store.tell(Told { relay, minutes, lanes }).await.unwrap();
+    };
+    tell(one, &[minute(earlier, 1, 0), minute(now, 2, 0)], std::slice::from_ref(&lane)).await;
+    (lane.down, lane.queued, lane.last_error) = (true, 7, Some("it's \"down\"".to_owned()));
+    lane.last_error_at = Some(now);
+    tell(one, &[minute(now, 5, 3)], std::slice::from_ref(&lane)).await;
+    tell(other, &[minute(now, 10, 0)], &[]).await;
+
+    let all = outbox.inspect().minutes(earlier).await.unwrap();
+    assert_eq!(all, [minute(earlier, 1, 0), Minute { given_up: 2, ..minute(now, 15, 3) }]);
+    assert_eq!(outbox.inspect().minutes(now).await.unwrap().len(), 1);
+    let lanes = async || {
+        let relays = outbox.inspect().relays().await.unwrap();
+        relays.into_iter().map(|relay| (relay.id, relay.lanes)).collect::<HashMap<_, _>>()
+    };
+    assert_eq!(lanes().await, HashMap::from([(one, vec![lane]), (other, vec![])]));
+    store.farewell(one).await.unwrap();
+    assert_eq!(lanes().await, HashMap::from([(other, vec![])]));
+    assert_eq!(outbox.rows("outbox_lane").await, 0);
+}
+
+/// After a day nobody asks for them.
+pub async fn old_minutes_are_forgotten(outbox: &dyn Outbox) {
+    let now = Utc::now().duration_trunc(TimeDelta::minutes(1)).unwrap();
+    let minute = |at| Minute { delivered: 1, ..Minute::new(at, "ledger") };
+    let old = now - TimeDelta::hours(26);
+    let told = [minute(old), minute(now)];
+    outbox.store().tell(Told { relay: Uuid::new_v4(), minutes: &told, lanes: &[] }).await.unwrap();
+    outbox.store().sweep().await.unwrap();
+    assert_eq!(outbox.inspect().minutes(old).await.unwrap(), [minute(now)]);
 }
 
 /// A relay is there from its first heartbeat to its farewell.

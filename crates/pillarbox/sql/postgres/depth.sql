@@ -4,6 +4,7 @@ SELECT (SELECT count(*) FROM (SELECT FROM {schema}.outbox_event
                               WHERE status = 'pending' AND parked_on IS NULL
                                 AND next_attempt_at <= (SELECT clock_timestamp())
                               ORDER BY next_attempt_at, seq LIMIT $1) AS due) AS due,
+       later.scheduled, later.sending,
        (SELECT count(*) FROM (SELECT FROM {schema}.outbox_event WHERE parked_on IS NOT NULL
                               ORDER BY parked_on, next_attempt_at, seq LIMIT $1) AS parked) AS parked,
        (SELECT count(*) FROM (SELECT FROM {schema}.outbox_event WHERE status = 'failed'
@@ -14,3 +15,7 @@ SELECT (SELECT count(*) FROM (SELECT FROM {schema}.outbox_event
        (SELECT reltuples::float8 FROM pg_class WHERE oid = '{schema}.outbox_event_due'::regclass) AS due_once,
        (SELECT reltuples::float8 FROM pg_class WHERE oid = '{schema}.outbox_event_parked'::regclass) AS parked_once,
        (SELECT reltuples::float8 FROM pg_class WHERE oid = '{schema}.outbox_event_failed'::regclass) AS failed_once
+FROM (SELECT count(*) FILTER (WHERE claimed_by IS NULL) AS scheduled, count(claimed_by) AS sending
+      FROM (SELECT claimed_by FROM {schema}.outbox_event
+            WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at > (SELECT clock_timestamp())
+            ORDER BY next_attempt_at, seq LIMIT $1) AS later) AS later

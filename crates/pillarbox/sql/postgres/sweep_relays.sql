@@ -1,2 +1,7 @@
--- Sweep: relays that have not said for a day that they live are forgotten.
-DELETE FROM {schema}.outbox_relay WHERE heartbeat_at < clock_timestamp() - interval '1 day'
+-- Sweep: relays that have not said for a day that they live are forgotten, and figures older than that.
+WITH gone AS (
+    DELETE FROM {schema}.outbox_relay WHERE heartbeat_at < clock_timestamp() - interval '1 day' RETURNING id
+), lanes AS (
+    DELETE FROM {schema}.outbox_lane USING gone WHERE relay_id = gone.id
+)
+DELETE FROM {schema}.outbox_figure WHERE minute < clock_timestamp() - interval '25 hours'

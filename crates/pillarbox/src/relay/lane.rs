@@ -13,6 +13,7 @@ use super::breaker::{Breaker, BreakerSettings, Met};
 use super::flight::Job;
 use super::load::lock;
 use super::rate::Rate;
+use super::tally::Tally;
 use super::{Engine, Phase, probe};
 use crate::delivery::Answer;
 use crate::observe::panic_message;
@@ -36,6 +37,8 @@ pub(super) struct Lane {
     pub(super) answered: AtomicU64,
     /// Events that are being sent.
     pub(super) sending: AtomicUsize,
+    /// For people.
+    pub(super) tally: Tally,
 }
 
 pub(super) struct State {
@@ -104,6 +107,7 @@ impl Lane {
             state,
             answered,
             sending,
+            tally: Tally::default(),
         }
     }
 
@@ -306,10 +310,12 @@ impl Lane {
         match answer {
             Ok(()) => {
                 self.alive(engine, took);
+                self.tally.sent(job.event().created_at);
                 engine.observers.tell("sent", |observer| observer.sent(job.event(), &self.name, took));
                 job.answer(engine, Answer::Sent);
             }
             Err(error) => {
+                self.tally.failed(&error);
                 engine.observers.tell("failed", |observer| observer.failed(job.event(), &self.name, &error));
                 self.failed(engine, job, error, took);
             }

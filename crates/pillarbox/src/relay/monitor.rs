@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::lane::Lane;
 use super::load::lock;
 use super::{Engine, Relay};
+use crate::store::LaneView;
 
 /// Looks at a relay from outside, without keeping it alive.
 #[derive(Clone)]
@@ -24,27 +25,7 @@ pub struct RelayStatus {
     /// Their payloads.
     pub bytes_in_flight: usize,
     /// By name.
-    pub destinations: Vec<DestinationStatus>,
-}
-
-/// A destination, as this relay finds it at this moment.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct DestinationStatus {
-    /// Its name.
-    pub name: String,
-    /// Nothing is sent there, because people said so.
-    pub paused: bool,
-    /// The breaker is open: it is down, and its events wait for it.
-    pub down: bool,
-    /// It is behind: what comes is parked until its queue is short.
-    pub congested: bool,
-    /// Events that wait in the relay.
-    pub queued: usize,
-    /// Events that are being sent.
-    pub sending: usize,
-    /// The last outage; not gone when it is over.
-    pub last_error: Option<String>,
+    pub destinations: Vec<LaneView>,
 }
 
 impl Relay {
@@ -61,22 +42,24 @@ impl Monitor {
     pub fn status(&self) -> Option<RelayStatus> {
         let engine = self.engine.upgrade()?;
         let load = engine.load.now();
-        let destinations = engine.lanes.values().map(|lane| lane.status()).collect();
+        let destinations = engine.lanes.values().map(|lane| lane.view()).collect();
         Some(RelayStatus { in_flight: load.events, bytes_in_flight: load.bytes, destinations })
     }
 }
 
 impl Lane {
-    fn status(&self) -> DestinationStatus {
+    pub(super) fn view(&self) -> LaneView {
+        let (last_error_at, last_error) = self.tally.last_error().unzip();
         let state = lock(&self.state);
-        DestinationStatus {
-            name: self.name.clone(),
+        LaneView {
             paused: self.is_paused(),
             down: state.breaker.is_open(),
             congested: state.congested,
-            queued: state.queue.len(),
-            sending: self.sending.load(Ordering::Relaxed),
-            last_error: state.last_error.as_ref().map(ToString::to_string),
+            queued: state.queue.len() as u64,
+            sending: self.sending.load(Ordering::Relaxed) as u64,
+            last_error,
+            last_error_at,
+            ..LaneView::new(&self.name)
         }
     }
 }

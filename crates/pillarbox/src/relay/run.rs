@@ -43,6 +43,7 @@ impl Relay {
         let pulse = Arc::new(Pulse::new(Uuid::new_v4()));
         let pace = engine.listen().await;
         engine.beat(&pulse).await;
+        engine.tell_figures(pulse.id, &pulse.figures).await;
         engine.heed_pauses().await?;
         let upkeep = tokio::spawn(Arc::clone(engine).upkeep(Arc::clone(&pulse)));
 
@@ -270,6 +271,7 @@ impl Engine {
             Some(Err(error)) => tracing::error!(%error, "upkeep ended badly"),
             None => upkeep.abort(),
         }
+        self.unless_silent(self.tell_figures(pulse.id, &pulse.figures)).await;
         match self.unless_silent(self.store.farewell(pulse.id)).await {
             Some(Ok(())) => {}
             Some(Err(error)) => tracing::warn!(%error, "the relay could not say that it is gone"),

@@ -237,6 +237,7 @@ impl Engine {
     pub(super) fn tell_settled(&self, event: &StoredEvent, verdict: &Verdict) {
         if let Change::Fail { error } = &verdict.change {
             tracing::error!(id = %event.id, event_type = event.event_type, error, "an event was given up");
+            self.count_given_up(verdict);
             self.observers.tell("dead_lettered", |observer| observer.dead_lettered(event, error));
         }
         self.observers.tell("settled", |observer| observer.settled(event, verdict));

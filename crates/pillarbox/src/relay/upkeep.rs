@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
+use super::figures::Figures;
 use super::load::lock;
 use super::{Engine, Phase};
 use crate::delivery::{Change, UNROUTED, Verdict};
@@ -27,11 +28,12 @@ const BREATH: Duration = Duration::from_millis(20);
 pub(super) struct Pulse {
     pub(super) id: Uuid,
     idle: AtomicBool,
+    pub(super) figures: tokio::sync::Mutex<Figures>,
 }
 
 impl Pulse {
     pub(super) fn new(id: Uuid) -> Self {
-        Self { id, idle: AtomicBool::new(false) }
+        Self { id, idle: AtomicBool::new(false), figures: tokio::sync::Mutex::default() }
     }
 
     pub(super) fn set_idle(&self, idle: bool) {
@@ -60,6 +62,7 @@ impl Engine {
     async fn keep_beating(&self, pulse: &Pulse) {
         while !self.rest_unless(Phase::Stopping, HEARTBEAT).await {
             self.beat(pulse).await;
+            self.tell_figures(pulse.id, &pulse.figures).await;
             if let Err(error) = self.sweep().await {
                 tracing::warn!(%error, "the sweep failed");
             }

@@ -12,6 +12,7 @@ use crate::emit::Emitted;
 use crate::error::StoreError;
 use crate::event::{Event, Headers, Status};
 use crate::store::examine::Finding;
+use crate::store::figures::{LaneView, Minute};
 use crate::store::list::{Filter, Page, Turn};
 
 /// Where an event is, as people ask for it: finer than [`Status`].
@@ -160,6 +161,8 @@ pub struct RelayView {
     pub idle: bool,
     /// Its heartbeat is recent.
     pub alive: bool,
+    /// Its destinations, as it found them last.
+    pub lanes: Vec<LaneView>,
 }
 
 /// The outbox in numbers.
@@ -199,6 +202,10 @@ impl Counts {
 pub struct Depth {
     /// Due, and nobody has them, or only by a lock.
     pub due: u64,
+    /// To be sent later.
+    pub scheduled: u64,
+    /// A relay has them, by a lease.
+    pub sending: u64,
     /// Waiting for a destination or a route.
     pub parked: u64,
     /// Dead letters.
@@ -281,6 +288,12 @@ pub trait Inspect: Send + Sync + 'static {
 
     /// What waits, at a cost that does not grow with it.
     async fn depth(&self) -> Result<Depth, StoreError>;
+
+    /// What destinations did since then, minute by minute, all relays together; kept for a day.
+    async fn minutes(&self, since: DateTime<Utc>) -> Result<Vec<Minute>, StoreError>;
+
+    /// The relays that have said that they live, and how they find their destinations.
+    async fn relays(&self) -> Result<Vec<RelayView>, StoreError>;
 
     /// Sets attempts, losses and error back and makes the events due now. One that is being sent is refused, and a
     /// destination that has an event already does not get it again.

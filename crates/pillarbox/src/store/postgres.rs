@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::row::killed_its_relays;
 use super::walk::SharedWalk;
 use super::{
-    Ask, Claim, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_FAILED, Retention, Settlement, Store, Swept, Ticket,
+    Ask, Claim, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_FAILED, Retention, Settlement, Store, Swept, Ticket, Told,
     WakeUp,
 };
 use crate::error::StoreError;
@@ -26,6 +26,7 @@ use crate::relay::wake::Waker;
 
 mod claim;
 mod examine;
+mod figures;
 mod floor;
 mod hold;
 mod inspect;
@@ -350,6 +351,10 @@ impl Store for PostgresStore {
             .await
             .map_err(database("saying that the relay lives"))?;
         self.look_around(heartbeat.id).await.map_err(database("looking for other relays"))
+    }
+
+    async fn tell(&self, told: Told<'_>) -> Result<(), StoreError> {
+        self.write_figures(told).await.map_err(database("writing figures down"))
     }
 
     async fn farewell(&self, relay: Uuid) -> Result<(), StoreError> {

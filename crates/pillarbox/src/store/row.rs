@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{LOSSES_BEFORE_FAILED, Retried, Settlement, Ticket};
@@ -115,6 +115,12 @@ pub(crate) fn read_deliveries(id: Uuid, json: Option<&str>) -> Result<Vec<Delive
             })
         })
         .collect()
+}
+
+/// Rows as one JSON array; `None` when there are none.
+pub(crate) fn as_json<T: Serialize>(rows: &[T]) -> Result<Option<String>, sqlx::Error> {
+    let text = || serde_json::to_string(rows).map_err(|error| sqlx::Error::Encode(error.into()));
+    (!rows.is_empty()).then(text).transpose()
 }
 
 /// A name in which `*` stands for anything, as LIKE wants it.

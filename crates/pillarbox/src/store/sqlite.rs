@@ -18,7 +18,7 @@ use super::row::killed_its_relays;
 use super::walk::SharedWalk;
 use super::{
     Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, Order, Retention,
-    Settlement, Store, Swept, Ticket, WakeUp,
+    Settlement, Store, Swept, Ticket, Told, WakeUp,
 };
 use crate::delivery::Delivery;
 use crate::error::StoreError;
@@ -26,6 +26,7 @@ use crate::event::StoredEvent;
 use crate::relay::wake::Waker;
 
 mod examine;
+mod figures;
 mod inspect;
 mod list;
 mod ordered;
@@ -187,10 +188,14 @@ impl Store for SqliteStore {
             .fetch_all(&self.relaxed)
             .await
             .map_err(database("sweeping events"))?;
-        sqlx::query(include_str!("../../sql/sqlite/sweep_relays.sql"))
-            .execute(&self.relaxed)
-            .await
-            .map_err(database("sweeping relays"))?;
+        let forgotten = [
+            include_str!("../../sql/sqlite/sweep_relays.sql"),
+            include_str!("../../sql/sqlite/sweep_lanes.sql"),
+            include_str!("../../sql/sqlite/sweep_figures.sql"),
+        ];
+        for statement in forgotten {
+            sqlx::query(statement).execute(&self.relaxed).await.map_err(database("sweeping relays"))?;
+        }
         rows.iter().map(|row| Ok(Swept { event: read::event(row)?, error: error.clone() })).collect()
     }
 
@@ -259,12 +264,20 @@ impl Store for SqliteStore {
         Ok(())
     }
 
+    async fn tell(&self, told: Told<'_>) -> Result<(), StoreError> {
+        self.write_figures(told).await.map_err(database("writing figures down"))
+    }
+
     async fn farewell(&self, relay: Uuid) -> Result<(), StoreError> {
-        sqlx::query(include_str!("../../sql/sqlite/farewell.sql"))
-            .bind(relay.hyphenated())
-            .execute(&self.relaxed)
-            .await
-            .map_err(database("saying that the relay is gone"))?;
+        for statement in
+            [include_str!("../../sql/sqlite/farewell.sql"), include_str!("../../sql/sqlite/farewell_lanes.sql")]
+        {
+            sqlx::query(statement)
+                .bind(relay.hyphenated())
+                .execute(&self.relaxed)
+                .await
+                .map_err(database("saying that the relay is gone"))?;
+        }
         Ok(())
     }
 

@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pillarbox::delivery::Verdict;
-use pillarbox::{Emitted, Event, Observed, Observer, RelaySettings, RetryPolicy, SendError, StoredEvent};
+use pillarbox::store::Minute;
+use pillarbox::{Emitted, Event, Inspect, Observed, Observer, RelaySettings, RetryPolicy, SendError, StoredEvent};
 use pillarbox_testkit::wait_until;
 
-use crate::fixture::{Outbox, PATIENCE, Place, all_to, impatient};
+use crate::fixture::{Outbox, PATIENCE, Place, all_to, impatient, while_running};
 
 #[derive(Default)]
 struct Diary(Mutex<Vec<String>>);
@@ -108,4 +109,34 @@ async fn observers_can_tell_a_failed_attempt_from_an_outage_and_from_the_last_on
     assert!(pass().await.contains(&"settled x: Retry, 1 after a failure".to_owned()));
     assert!(pass().await.contains(&"settled x: Fail, 2".to_owned()));
     assert_eq!(pass().await, ["turned"]);
+}
+
+#[tokio::test]
+async fn what_destinations_did_is_written_down_for_people() {
+    let outbox = Outbox::new().await;
+    outbox.emit("order.placed", 3).await;
+    outbox.emit("order.refused", 1).await;
+    let place = Place::that(|message| match message.event_type.as_str() {
+        "order.refused" => Err(SendError::reject("no such order")),
+        _ => Ok(()),
+    });
+    let relay = outbox.relay().destination(place.as_destination("a")).route(all_to("a")).build().unwrap();
+    while_running(&relay, async {
+        wait_until("all are settled", PATIENCE, async || {
+            let counts = outbox.counts().await;
+            (counts.delivered, counts.failed) == (3, 1)
+        })
+        .await;
+        let lanes = outbox.store.relays().await.unwrap().remove(0).lanes;
+        assert_eq!((lanes[0].destination.as_str(), lanes[0].down), ("a", false));
+    })
+    .await;
+    let minutes = outbox.store.minutes(chrono::DateTime::UNIX_EPOCH).await.unwrap();
+    let total = |of: fn(&Minute) -> u64| minutes.iter().map(of).sum::<u64>();
+    assert_eq!(
+        (total(|minute| minute.delivered), total(|minute| minute.failed), total(|minute| minute.given_up)),
+        (3, 1, 1)
+    );
+    assert_eq!(total(|minute| minute.latency.count()), 3);
+    assert!(outbox.store.relays().await.unwrap().is_empty(), "it has said farewell");
 }

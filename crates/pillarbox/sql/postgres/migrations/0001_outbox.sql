@@ -92,6 +92,33 @@ CREATE TABLE outbox_relay (
     idle             boolean NOT NULL DEFAULT false
 );
 
+-- How each relay finds its destinations, for people.
+CREATE TABLE outbox_lane (
+    relay_id         uuid NOT NULL,
+    destination      varchar(255) NOT NULL,
+    paused           boolean NOT NULL,
+    down             boolean NOT NULL,
+    congested        boolean NOT NULL,
+    queued           bigint NOT NULL,
+    sending          bigint NOT NULL,
+    last_error       text,
+    last_error_at    timestamptz,
+    PRIMARY KEY (relay_id, destination)
+);
+
+-- What destinations did, minute by minute, as each relay tells it; kept for a day. The latency, from commit to confirmation, is a
+-- histogram: see ARCHITECTURE.md.
+CREATE TABLE outbox_figure (
+    minute           timestamptz NOT NULL,
+    relay_id         uuid NOT NULL,
+    destination      varchar(255) NOT NULL,
+    delivered        bigint NOT NULL,
+    failed           bigint NOT NULL,
+    given_up         bigint NOT NULL,
+    latency          jsonb NOT NULL,
+    PRIMARY KEY (minute, relay_id, destination)
+);
+
 -- Destinations that people have paused: nothing is sent there, and their events wait.
 CREATE TABLE outbox_paused (
     destination      varchar(255) PRIMARY KEY,

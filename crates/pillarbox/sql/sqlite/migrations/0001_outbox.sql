@@ -95,6 +95,33 @@ CREATE TABLE outbox_relay (
     idle             INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
+-- How each relay finds its destinations, for people.
+CREATE TABLE outbox_lane (
+    relay_id         TEXT NOT NULL,
+    destination      TEXT NOT NULL,
+    paused           INTEGER NOT NULL,
+    down             INTEGER NOT NULL,
+    congested        INTEGER NOT NULL,
+    queued           INTEGER NOT NULL,
+    sending          INTEGER NOT NULL,
+    last_error       TEXT,
+    last_error_at    TEXT,
+    PRIMARY KEY (relay_id, destination)
+) STRICT;
+
+-- What destinations did, minute by minute, as each relay tells it; kept for a day. The latency, from commit to confirmation, is a
+-- histogram: see ARCHITECTURE.md.
+CREATE TABLE outbox_figure (
+    minute           TEXT NOT NULL,
+    relay_id         TEXT NOT NULL,
+    destination      TEXT NOT NULL,
+    delivered        INTEGER NOT NULL,
+    failed           INTEGER NOT NULL,
+    given_up         INTEGER NOT NULL,
+    latency          TEXT NOT NULL,
+    PRIMARY KEY (minute, relay_id, destination)
+) STRICT;
+
 -- Destinations that people have paused: nothing is sent there, and their events wait.
 CREATE TABLE outbox_paused (
     destination      TEXT NOT NULL PRIMARY KEY,

@@ -49,7 +49,7 @@ impl PostgresStore {
         findings.push(self.vacuum(&server)?);
         findings.push(self.horizon().await?);
         findings.push(self.pooler().await?);
-        findings.push(self.relays().await);
+        findings.push(self.attendance().await);
         Ok(findings)
     }
 
@@ -141,10 +141,11 @@ impl PostgresStore {
         })
     }
 
-    async fn relays(&self) -> Finding {
+    async fn attendance(&self) -> Finding {
         let fix = "start one: `pillarbox relay`";
-        match (self.depth().await, self.counts_of_relays().await) {
-            (Ok(depth), Ok(alive)) => {
+        match (self.depth().await, self.read_relays().await) {
+            (Ok(depth), Ok(relays)) => {
+                let alive = relays.iter().filter(|relay| relay.alive).count();
                 let waits = depth.oldest_due.unwrap_or_default();
                 let found =
                     format!("{alive} alive; {} due, the oldest for {}", depth.due, rounded(waits.as_secs_f64()));
@@ -157,13 +158,6 @@ impl PostgresStore {
             (Err(error), _) => Finding::bad("relays", told(&error), ""),
             (_, Err(error)) => Finding::bad("relays", error.to_string(), ""),
         }
-    }
-
-    async fn counts_of_relays(&self) -> Result<usize, sqlx::Error> {
-        let rows =
-            self.schema.query(include_str!("../../../sql/postgres/counts_relays.sql")).fetch_all(&self.pool).await?;
-        let alive: Result<Vec<bool>, _> = rows.iter().map(|row| row.try_get("alive")).collect();
-        Ok(alive?.into_iter().filter(|alive| *alive).count())
     }
 }
 

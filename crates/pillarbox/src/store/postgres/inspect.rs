@@ -12,6 +12,7 @@ use crate::emit::{self, Emitted};
 use crate::error::{EmitError, StoreError};
 use crate::event::{Event, read_headers};
 use crate::store::examine::Finding;
+use crate::store::figures::Minute;
 use crate::store::inspect::{
     AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, Inspect, Parked, PausedView, RelayView, Retried,
     Selection, State,
@@ -35,6 +36,14 @@ impl Inspect for PostgresStore {
 
     async fn depth(&self) -> Result<Depth, StoreError> {
         self.look().await.map_err(database("looking at what waits"))
+    }
+
+    async fn minutes(&self, since: DateTime<Utc>) -> Result<Vec<Minute>, StoreError> {
+        self.read_minutes(since).await.map_err(database("reading figures"))
+    }
+
+    async fn relays(&self) -> Result<Vec<RelayView>, StoreError> {
+        self.read_relays().await.map_err(database("reading what relays say"))
     }
 
     async fn retry(&self, selection: &Selection) -> Result<Vec<(Uuid, Retried)>, StoreError> {
@@ -172,8 +181,6 @@ impl PostgresStore {
         let row = self.schema.query(include_str!("../../../sql/postgres/counts.sql")).fetch_one(&self.pool).await?;
         let parked: Vec<(String, i64)> =
             self.schema.query_as(include_str!("../../../sql/postgres/counts_parked.sql")).fetch_all(&self.pool).await?;
-        let relays =
-            self.schema.query(include_str!("../../../sql/postgres/counts_relays.sql")).fetch_all(&self.pool).await?;
         let number = |name: &str| row.try_get::<i64, _>(name).map(i64::unsigned_abs);
         let oldest: Option<f64> = row.try_get("oldest_due")?;
         Ok(Counts {
@@ -184,7 +191,7 @@ impl PostgresStore {
             delivered: number("delivered")?,
             failed: number("failed")?,
             oldest_due: oldest.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))),
-            relays: relays.iter().map(relay).collect::<Result<_, _>>()?,
+            relays: self.read_relays().await?,
         })
     }
 
@@ -203,23 +210,18 @@ impl PostgresStore {
             Ok::<_, sqlx::Error>(Depth::told(counted, row.try_get(once)?))
         };
         let oldest: Option<f64> = row.try_get("oldest_due")?;
+        let due = told("due", "due_once")?;
+        let counted = |name: &str| row.try_get::<i64, _>(name).map(i64::unsigned_abs);
+        let (scheduled, sending) = (counted("scheduled")?, counted("sending")?);
+        let cut_short = scheduled + sending >= Depth::EXACT;
+        let once = row.try_get::<f64, _>("due_once")? - due as f64 - sending as f64;
         Ok(Depth {
-            due: told("due", "due_once")?,
+            due,
+            scheduled: if cut_short { scheduled.max(once.max(0.0) as u64) } else { scheduled },
+            sending,
             parked: told("parked", "parked_once")?,
             failed: told("failed", "failed_once")?,
             oldest_due: oldest.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))),
         })
     }
-}
-
-fn relay(row: &sqlx::postgres::PgRow) -> Result<RelayView, sqlx::Error> {
-    Ok(RelayView {
-        id: row.try_get("id")?,
-        host: row.try_get("host")?,
-        started_at: row.try_get("started_at")?,
-        heartbeat_at: row.try_get("heartbeat_at")?,
-        in_flight: row.try_get::<i64, _>("in_flight")?.unsigned_abs(),
-        idle: row.try_get("idle")?,
-        alive: row.try_get("alive")?,
-    })
 }

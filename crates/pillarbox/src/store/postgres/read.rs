@@ -8,7 +8,7 @@ use sqlx::{Row, ValueRef};
 use super::database;
 use super::floor::Place;
 use crate::delivery::Delivery;
-use crate::error::StoreError;
+use crate::error::{DriverError, StoreError};
 use crate::event::{StoredEvent, read_headers};
 use crate::store::State;
 use crate::store::inspect::EventView;
@@ -99,7 +99,7 @@ pub(super) fn json(text: String) -> Result<Box<RawValue>, sqlx::Error> {
     RawValue::from_string(text).map_err(|error| sqlx::Error::Decode(error.into()))
 }
 
-pub(super) fn bad(what: String) -> sqlx::Error {
+pub(super) fn bad(what: impl Into<DriverError>) -> sqlx::Error {
     sqlx::Error::Decode(what.into())
 }
 

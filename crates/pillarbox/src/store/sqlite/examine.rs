@@ -19,7 +19,7 @@ impl SqliteStore {
         }
         let mut findings = vec![Finding::good("schema", "the tables are there and fit this program")];
         findings.push(self.journal().await?);
-        findings.push(self.relays().await?);
+        findings.push(self.attendance().await?);
         Ok(findings)
     }
 
@@ -34,10 +34,8 @@ impl SqliteStore {
         })
     }
 
-    async fn relays(&self) -> Result<Finding, sqlx::Error> {
-        let rows = sqlx::query(include_str!("../../../sql/sqlite/counts_relays.sql")).fetch_all(&self.durable).await?;
-        let alive: Result<Vec<bool>, _> = rows.iter().map(|row| row.try_get("alive")).collect();
-        let alive = alive?.into_iter().filter(|alive| *alive).count();
+    async fn attendance(&self) -> Result<Finding, sqlx::Error> {
+        let alive = self.read_relays().await?.iter().filter(|relay| relay.alive).count();
         let depth = match self.depth().await {
             Ok(depth) => depth,
             Err(error) => return Ok(Finding::bad("relays", error.to_string(), "")),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use serde_json::json;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -13,6 +14,7 @@ use crate::emit::{self, Emitted};
 use crate::error::{EmitError, StoreError};
 use crate::event::{Event, read_headers};
 use crate::store::examine::Finding;
+use crate::store::figures::Minute;
 use crate::store::inspect::{
     AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, Inspect, Parked, PausedView, RelayView, Retried,
     Selection, State,
@@ -36,6 +38,14 @@ impl Inspect for SqliteStore {
 
     async fn depth(&self) -> Result<Depth, StoreError> {
         self.look().await.map_err(database("looking at what waits"))
+    }
+
+    async fn minutes(&self, since: DateTime<Utc>) -> Result<Vec<Minute>, StoreError> {
+        self.read_minutes(since).await.map_err(database("reading figures"))
+    }
+
+    async fn relays(&self) -> Result<Vec<RelayView>, StoreError> {
+        self.read_relays().await.map_err(database("reading what relays say"))
     }
 
     async fn retry(&self, selection: &Selection) -> Result<Vec<(Uuid, Retried)>, StoreError> {
@@ -148,8 +158,6 @@ impl SqliteStore {
         let row = sqlx::query(include_str!("../../../sql/sqlite/counts.sql")).fetch_one(&self.durable).await?;
         let parked: Vec<(String, i64)> =
             sqlx::query_as(include_str!("../../../sql/sqlite/counts_parked.sql")).fetch_all(&self.durable).await?;
-        let relays =
-            sqlx::query(include_str!("../../../sql/sqlite/counts_relays.sql")).fetch_all(&self.durable).await?;
         let number = |name: &str| row.try_get::<i64, _>(name).map(i64::unsigned_abs);
         let oldest: Option<f64> = row.try_get("oldest_due")?;
         Ok(Counts {
@@ -160,7 +168,7 @@ impl SqliteStore {
             delivered: number("delivered")?,
             failed: number("failed")?,
             oldest_due: oldest.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))),
-            relays: relays.iter().map(relay).collect::<Result<_, _>>()?,
+            relays: self.read_relays().await?,
         })
     }
 
@@ -173,6 +181,8 @@ impl SqliteStore {
         let oldest: Option<f64> = row.try_get("oldest_due")?;
         Ok(Depth {
             due: counted("due")?,
+            scheduled: counted("scheduled")?,
+            sending: counted("sending")?,
             parked: counted("parked")?,
             failed: counted("failed")?,
             oldest_due: oldest.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))),
@@ -200,17 +210,5 @@ fn attempt(row: &SqliteRow) -> Result<AttemptView, sqlx::Error> {
         status_code: row.try_get("status_code")?,
         error: row.try_get("error")?,
         answer: row.try_get("answer")?,
-    })
-}
-
-fn relay(row: &SqliteRow) -> Result<RelayView, sqlx::Error> {
-    Ok(RelayView {
-        id: read::id(row, "id")?,
-        host: row.try_get("host")?,
-        started_at: read::moment(row, "started_at")?,
-        heartbeat_at: read::moment(row, "heartbeat_at")?,
-        in_flight: row.try_get::<i64, _>("in_flight")?.unsigned_abs(),
-        idle: row.try_get("idle")?,
-        alive: row.try_get("alive")?,
     })
 }

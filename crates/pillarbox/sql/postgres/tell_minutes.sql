@@ -1,0 +1,7 @@
+-- Tell: what destinations did, minute by minute, as one relay knows it now. $1 the relay, $2 minutes as JSON.
+INSERT INTO {schema}.outbox_figure (minute, relay_id, destination, delivered, failed, given_up, latency)
+SELECT at, $1, destination, delivered, failed, given_up, latency
+FROM jsonb_to_recordset($2::jsonb)
+     AS told (at timestamptz, destination text, delivered bigint, failed bigint, given_up bigint, latency jsonb)
+ON CONFLICT (minute, relay_id, destination) DO UPDATE
+SET delivered = excluded.delivered, failed = excluded.failed, given_up = excluded.given_up, latency = excluded.latency

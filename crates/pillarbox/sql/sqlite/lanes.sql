@@ -1,0 +1,4 @@
+-- Lanes: how relays find their destinations.
+SELECT relay_id, destination, paused, down, congested, queued, sending, last_error, last_error_at
+FROM outbox_lane
+ORDER BY relay_id, destination
