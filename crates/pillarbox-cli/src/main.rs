@@ -9,6 +9,7 @@ mod commands;
 mod config;
 mod demo;
 mod logging;
+mod mask;
 mod observers;
 mod output;
 mod store;

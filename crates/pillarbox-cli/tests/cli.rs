@@ -21,6 +21,8 @@ mod deploy;
 mod listening;
 #[path = "cli/looking_after.rs"]
 mod looking_after;
+#[path = "cli/masking.rs"]
+mod masking;
 #[path = "cli/on_postgres.rs"]
 mod on_postgres;
 #[path = "cli/processes.rs"]

@@ -28,7 +28,7 @@ pub(crate) fn run(session: &Session) -> anyhow::Result<()> {
     let settings = &session.settings;
     settings.check_source()?;
     for destination in &settings.destinations {
-        destination.build(&session.environment)?;
+        destination.build(&session.environment, &settings.admin.mask)?;
     }
     for user in &settings.admin.users {
         user.credentials(&session.environment)?;

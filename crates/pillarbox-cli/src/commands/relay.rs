@@ -74,7 +74,7 @@ pub(super) fn build(session: &Session, source: &Source) -> anyhow::Result<RelayB
     settings.check_source()?;
     let mut builder = Relay::builder(source.store()).settings(settings.relay.clone());
     for destination in &settings.destinations {
-        builder = builder.destination(destination.build(&session.environment)?);
+        builder = builder.destination(destination.build(&session.environment, &settings.admin.mask)?);
     }
     for route in &settings.routes {
         builder = builder.route(route.clone());

@@ -14,6 +14,7 @@ use super::report::ConfigError;
 use super::secret::SecretRef;
 use super::section::Section;
 use super::value::FromConfig;
+use crate::mask::Mask;
 
 /// Where the admin is served when nobody says otherwise.
 pub(crate) const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8800);
@@ -32,7 +33,7 @@ pub(crate) struct AdminSettings {
     /// A proxy in front of it does TLS, and says who asks.
     pub(crate) behind_tls_proxy: bool,
     /// JSON paths into payloads whose values nobody sees.
-    pub(crate) mask: Vec<String>,
+    pub(crate) mask: Mask,
     pub(crate) users: Vec<UserSettings>,
 }
 
@@ -179,7 +180,7 @@ pub(super) fn lower(mut section: Section<'_>) -> AdminSettings {
         tls,
         hosts: section.take_checked("hosts", |hosts: &Vec<String>| host_names(hosts)).unwrap_or_default(),
         behind_tls_proxy: section.take("behind_tls_proxy").unwrap_or(false),
-        mask: section.take_checked("mask", |paths: &Vec<String>| json_paths(paths)).unwrap_or_default(),
+        mask: section.take("mask").unwrap_or_default(),
         users,
     };
     section.finish();
@@ -232,10 +233,9 @@ fn host_names(hosts: &[String]) -> Result<(), String> {
     }
 }
 
-fn json_paths(paths: &[String]) -> Result<(), String> {
-    let good = |path: &&String| path.strip_prefix('$').is_some_and(|rest| rest.starts_with(['.', '[']));
-    match paths.iter().find(|path| !good(path)) {
-        Some(path) => Err(format!("has {path:?}, but must be JSON paths, like \"$.card.number\"")),
-        None => Ok(()),
+impl FromConfig for Mask {
+    fn from_toml(value: Value) -> Result<Self, String> {
+        let paths = Vec::<String>::from_toml(value)?;
+        Self::parse(&paths).map_err(|error| format!("has {error}"))
     }
 }

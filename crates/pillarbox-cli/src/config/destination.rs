@@ -19,6 +19,7 @@ use super::report::{ConfigError, Report};
 use super::secret::SecretRef;
 use super::section::Section;
 use super::value::{positive, some_time};
+use crate::mask::{Discreet, Mask};
 
 mod celery;
 mod http;
@@ -171,9 +172,9 @@ impl DestinationSettings {
         }
     }
 
-    /// Looks up the secrets and makes what the relay sends to.
-    pub(crate) fn build(&self, environment: &Environment) -> Result<Destination, ConfigError> {
-        Ok(Destination::shared(self.name.clone(), self.sink(environment)?)
+    /// Looks up the secrets and makes what the relay sends to. Its errors do not quote what is masked.
+    pub(crate) fn build(&self, environment: &Environment, mask: &Mask) -> Result<Destination, ConfigError> {
+        Ok(Destination::shared(self.name.clone(), Discreet::around(self.sink(environment)?, mask))
             .timeout(self.timeout)
             .concurrency(self.concurrency)
             .rate(self.rate)

@@ -144,7 +144,7 @@ impl Settings {
         }));
         keys.push(("hosts", texts(&admin.hosts)));
         keys.push(("behind_tls_proxy", Value::Boolean(admin.behind_tls_proxy)));
-        keys.push(("mask", texts(&admin.mask)));
+        keys.push(("mask", texts(&admin.mask.shown())));
         keys.push(("users", table(admin.users.iter().map(|user| (user.name.as_str(), shown_user(user))))));
         Shown { place: Place::Section("admin"), keys }
     }

@@ -12,8 +12,9 @@ const ERROR_WIDTH: usize = 100;
 
 pub(super) async fn run(id: Uuid, session: &Session) -> anyhow::Result<()> {
     let detail = session.open().await?.inspect().get(id).await?;
-    let detail =
+    let mut detail =
         detail.with_context(|| format!("there is no event {id}; `pillarbox events list` shows those there are"))?;
+    session.settings.admin.mask.detail(&mut detail);
     Ok(session.output.answer(&detail, || render(&detail))?)
 }
 
