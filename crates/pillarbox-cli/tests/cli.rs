@@ -17,6 +17,8 @@ mod configuration;
 mod delivering;
 #[path = "cli/deploy.rs"]
 mod deploy;
+#[path = "cli/doctor.rs"]
+mod doctor;
 #[path = "cli/listening.rs"]
 mod listening;
 #[path = "cli/looking_after.rs"]

@@ -80,6 +80,13 @@ impl Sink for CelerySink {
         }
     }
 
+    async fn reach(&self) -> Result<(), SendError> {
+        match &self.client {
+            Client::Amqp(amqp) => amqp.reach().await,
+            Client::Redis(redis) => redis.reach().await,
+        }
+    }
+
     fn batch_limit(&self) -> usize {
         BATCH
     }

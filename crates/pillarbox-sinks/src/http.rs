@@ -85,6 +85,12 @@ impl Sink for HttpSink {
         }
         answers
     }
+
+    /// Any answer will do: who does not know HEAD is there all the same.
+    async fn reach(&self) -> Result<(), SendError> {
+        let request = self.client.head(self.requests.url().clone());
+        request.send().await.map(drop).map_err(|error| self.failures.explain(&error))
+    }
 }
 
 impl fmt::Debug for HttpSink {

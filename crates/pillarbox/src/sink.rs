@@ -48,6 +48,12 @@ pub trait Sink: Send + Sync + 'static {
     /// runs out, so it must be safe to cancel; what was under way then may arrive twice.
     async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>>;
 
+    /// Whether its system can be reached, without sending anything: for people who look for what is wrong. A sink that
+    /// cannot tell says that it can.
+    async fn reach(&self) -> Result<(), SendError> {
+        Ok(())
+    }
+
     /// How many messages one call takes.
     fn batch_limit(&self) -> usize {
         1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -15,6 +17,7 @@ _address = urlsplit(ADDRESS)
 
 # A directory of this process: several test runs may go on at once.
 ROOM = Path(tempfile.mkdtemp(prefix="pillarbox-django."))
+atexit.register(shutil.rmtree, ROOM, ignore_errors=True)
 
 DATABASES = {
     "default": {

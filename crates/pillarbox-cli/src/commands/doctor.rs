@@ -14,6 +14,7 @@ pub(crate) async fn run(session: &Session) -> anyhow::Result<ExitCode> {
     let opened = Opened::bare(&session.settings.database).await?;
     let mut findings = opened.inspect().examine().await?;
     findings.extend(leases(&session.settings));
+    findings.extend(destinations(session).await);
     findings.extend(remarks(&session.settings).into_iter().map(|remark| Finding::notice("configuration", remark, "")));
     let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Good);
     session.output.answer(&findings, || render(&findings))?;
@@ -29,6 +30,25 @@ fn leases(settings: &Settings) -> Option<Finding> {
         let found = format!("a send to {} may take more than half of a lease ({lease:?})", names.join(", "));
         Finding::notice("leases", found, "make relay.lease longer, or the destination's timeout shorter")
     })
+}
+
+/// Each is asked at once, so that one that is silent costs no more than its own timeout.
+async fn destinations(session: &Session) -> Vec<Finding> {
+    let asked = session.settings.destinations.iter().map(async |destination| {
+        let name = &destination.name;
+        let answer = match destination.build(&session.environment) {
+            Ok(built) => built.reach().await.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        match answer {
+            Ok(()) => Finding::good("destination", format!("{name} can be reached")),
+            Err(error) => {
+                let fix = format!("until it is there, its events wait; see [destinations.{name}]");
+                Finding::bad("destination", format!("{name} cannot be reached: {error}"), fix)
+            }
+        }
+    });
+    futures_util::future::join_all(asked).await
 }
 
 fn render(findings: &[Finding]) -> String {

@@ -63,6 +63,10 @@ impl Amqp {
         publish::send(self, batch, deadline).await
     }
 
+    pub(super) async fn reach(&self) -> Result<(), SendError> {
+        self.link(Instant::now() + self.timeout).await.map(drop)
+    }
+
     /// The connection, made anew if there is none or it was lost.
     async fn link(&self, deadline: Instant) -> Result<Arc<Link>, SendError> {
         // Somebody else may be connecting.

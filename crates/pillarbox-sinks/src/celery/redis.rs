@@ -117,6 +117,10 @@ impl Redis {
         answers
     }
 
+    pub(super) async fn reach(&self) -> Result<(), SendError> {
+        self.client.link(&self.shown, Instant::now() + self.timeout).await.map(drop)
+    }
+
     /// The outer error is everybody's: nothing was answered.
     async fn deliver(
         &self,

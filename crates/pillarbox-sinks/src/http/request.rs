@@ -64,6 +64,10 @@ impl Requests {
         Ok(Self { url, keys: Keys::new(&settings.secrets)?, mode: settings.mode, headers })
     }
 
+    pub(super) fn url(&self) -> &Url {
+        &self.url
+    }
+
     /// # Errors
     /// Only if the envelope cannot be written.
     pub(super) fn build(&self, message: &Message) -> Result<Request, SendError> {

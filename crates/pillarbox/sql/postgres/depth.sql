@@ -12,9 +12,9 @@ SELECT (SELECT count(*) FROM (SELECT FROM {schema}.outbox_event
        (SELECT extract(epoch FROM clock_timestamp() - next_attempt_at)::float8 FROM {schema}.outbox_event
         WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= (SELECT clock_timestamp())
         ORDER BY next_attempt_at, seq LIMIT 1) AS oldest_due,
-       (SELECT reltuples::float8 FROM pg_class WHERE oid = '{schema}.outbox_event_due'::regclass) AS due_once,
-       (SELECT reltuples::float8 FROM pg_class WHERE oid = '{schema}.outbox_event_parked'::regclass) AS parked_once,
-       (SELECT reltuples::float8 FROM pg_class WHERE oid = '{schema}.outbox_event_failed'::regclass) AS failed_once
+       coalesce((SELECT reltuples::float8 FROM pg_class WHERE oid = to_regclass('{schema}.outbox_event_due')), 0) AS due_once,
+       coalesce((SELECT reltuples::float8 FROM pg_class WHERE oid = to_regclass('{schema}.outbox_event_parked')), 0) AS parked_once,
+       coalesce((SELECT reltuples::float8 FROM pg_class WHERE oid = to_regclass('{schema}.outbox_event_failed')), 0) AS failed_once
 FROM (SELECT count(*) FILTER (WHERE claimed_by IS NULL) AS scheduled, count(claimed_by) AS sending
       FROM (SELECT claimed_by FROM {schema}.outbox_event
             WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at > (SELECT clock_timestamp())

@@ -124,6 +124,16 @@ impl Destination {
         self
     }
 
+    /// Whether its system can be reached, within its timeout and without sending anything.
+    ///
+    /// # Errors
+    /// Says why not.
+    pub async fn reach(&self) -> Result<(), SendError> {
+        let Some(timeout) = self.timeout else { return self.sink.reach().await };
+        let in_time = tokio::time::timeout(timeout, self.sink.reach()).await;
+        in_time.unwrap_or_else(|_| Err(SendError::timeout(format_args!("no answer within {timeout:?}"))))
+    }
+
     /// How many sends may run at once.
     #[must_use]
     pub fn concurrency(mut self, sends: usize) -> Self {

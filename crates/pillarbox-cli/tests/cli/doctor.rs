@@ -1,0 +1,96 @@
+//! `pillarbox doctor`: nothing is bad that is not, and what is bad is found, with what to do about it.
+
+use pillarbox_testkit::postgres::{TestDatabase, shared_url};
+use serde_json::Value;
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+use uuid::Uuid;
+
+use crate::home::{DISCARD, Done, Home};
+
+/// (what was looked at, how bad it is, what was found, what to do)
+type Finding = (String, String, String, String);
+
+fn findings(done: &Done) -> Vec<Finding> {
+    let all: Vec<Value> = serde_json::from_str(&done.out).unwrap();
+    let text = |finding: &Value, key: &str| finding[key].as_str().unwrap().to_owned();
+    let read = |finding: &Value| {
+        (text(finding, "about"), text(finding, "level"), text(finding, "found"), text(finding, "fix"))
+    };
+    all.iter().map(read).collect()
+}
+
+fn the<'a>(findings: &'a [Finding], about: &str) -> &'a Finding {
+    findings.iter().find(|finding| finding.0 == about).unwrap_or_else(|| panic!("{about} in {findings:?}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sound_outbox_is_found_sound() {
+    let database = TestDatabase::create().await;
+    let mut on_postgres = Home::with_config(DISCARD);
+    on_postgres.set("PILLARBOX_DATABASE_URL", &database.url());
+    for home in [on_postgres, Home::with_config(DISCARD)] {
+        home.run(&["migrate"]).succeeded();
+        let done = home.run(&["doctor", "--json"]).succeeded();
+        let all = findings(&done);
+        assert!(all.len() >= 4 && all.iter().all(|finding| finding.1 != "bad"), "{all:?}");
+        assert_eq!(the(&all, "schema").1, "good");
+        assert_eq!(the(&all, "destination").2, "nowhere can be reached");
+        // Nothing delivers, and nothing waits: a word, no more.
+        assert_eq!((the(&all, "relays").1.as_str(), the(&all, "relays").3.is_empty()), ("notice", false));
+    }
+    database.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_bad_is_found_with_what_to_do_about_it() {
+    let database = TestDatabase::create().await;
+    let role = format!("doctored_{}", Uuid::new_v4().simple());
+    let mut home = Home::with_config(
+        "[destinations.gone]\nkind = \"http\"\nurl = \"http://127.0.0.1:9/hook?password=secret\"\nallow_private = true\n\
+         [destinations.rabbit]\nkind = \"celery\"\nbroker = \"amqp://user:secret@127.0.0.1:9//\"\n\
+         [[routes]]\nto = [\"gone\"]\n",
+    );
+    home.set("PILLARBOX_DATABASE_URL", &database.url());
+    let without_tables = home.run(&["doctor", "--json"]);
+    assert_eq!(without_tables.code, 1);
+    let all = findings(&without_tables);
+    assert!(the(&all, "schema").3.contains("`pillarbox migrate`"), "{all:?}");
+
+    home.run(&["migrate"]).succeeded();
+    home.emit("1", &[]);
+    let mut server = PgConnection::connect(&database.url()).await.unwrap();
+    server
+        .execute(AssertSqlSafe(format!(
+            "DROP INDEX outbox_event_due; ALTER TABLE outbox_event SET (autovacuum_enabled = false);
+             UPDATE outbox_event SET next_attempt_at = next_attempt_at - interval '1 hour';
+             CREATE ROLE {role} LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}"
+        )))
+        .await
+        .unwrap();
+    home.set("PILLARBOX_DATABASE_URL", &database.url().replace("postgres@", &format!("{role}@")));
+    let done = home.run(&["doctor", "--json"]);
+    assert_eq!(done.code, 1, "{done:?}");
+    let all = findings(&done);
+    for (about, found, fix) in [
+        ("indexes", "outbox_event_due", "CREATE INDEX CONCURRENTLY outbox_event_due ON"),
+        ("rights", "INSERT on outbox_event", "pillarbox migrate --relay-role"),
+        ("autovacuum", "off", "RESET (autovacuum_enabled)"),
+        ("relays", "1 due", "pillarbox relay"),
+        ("destination", "gone cannot be reached: cannot connect to http://127.0.0.1:9", "[destinations.gone]"),
+    ] {
+        let finding = the(&all, about);
+        assert_eq!(finding.1, "bad", "{finding:?}");
+        assert!(finding.2.contains(found) && finding.3.contains(fix), "{finding:?}");
+    }
+    assert!(all.iter().any(|finding| finding.2.contains("rabbit cannot be reached")), "{all:?}");
+    assert!(!done.out.contains("secret"), "{done:?}");
+
+    // For people it is the same.
+    let told = home.run(&["doctor"]);
+    assert!(told.out.contains("BAD  indexes") && told.out.contains("→ make them anew: CREATE INDEX"), "{told:?}");
+
+    server.close().await.unwrap();
+    database.close().await;
+    let mut server = PgConnection::connect(&shared_url()).await.unwrap();
+    server.execute(AssertSqlSafe(format!("DROP ROLE {role}"))).await.unwrap();
+}
