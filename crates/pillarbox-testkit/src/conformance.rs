@@ -4,6 +4,7 @@
 //! checks know the two store traits and nothing of any database.
 #![allow(clippy::unwrap_used, reason = "a check that cannot go on has failed")]
 
+pub mod act;
 pub mod claim;
 pub mod fan_out;
 pub mod fence;
@@ -150,6 +151,15 @@ macro_rules! store_suite {
                 retry_of_all_failed_takes_the_oldest_up_to_the_limit,
                 emitting_for_people_commits,
                 emitting_once_for_people_answers_what_exists;
+            act:
+                fail_answers_for_each_event,
+                fail_and_retry_leave_a_destination_that_has_the_event_alone,
+                what_lost_its_lease_can_be_failed,
+                a_replay_is_a_new_event_that_is_due,
+                every_replay_has_a_key_of_its_own,
+                only_what_is_done_is_replayed,
+                what_people_do_is_written_down,
+                work_in_batches_is_one_line_of_the_audit;
             migrate:
                 a_missing_schema_is_refused_with_the_command_to_run,
                 migrating_twice_is_fine,
@@ -166,6 +176,7 @@ mod tests {
     fn every_check_is_listed() {
         let list = include_str!("conformance.rs");
         let rooms = [
+            include_str!("conformance/act.rs"),
             include_str!("conformance/claim.rs"),
             include_str!("conformance/fan_out.rs"),
             include_str!("conformance/fence.rs"),

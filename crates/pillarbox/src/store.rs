@@ -16,6 +16,7 @@ use crate::error::StoreError;
 use crate::event::StoredEvent;
 use crate::relay::wake::Waker;
 
+mod act;
 #[cfg(feature = "postgres")]
 pub mod celery_outbox;
 mod examine;
@@ -33,11 +34,12 @@ pub mod sqlite;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod walk;
 
+pub use act::{Entry, Marked, REPLAY_OF, Replayed, Retried, Selection};
 pub use examine::{Finding, Level};
 pub use figures::{LaneView, Latency, Minute, Told};
 pub use inspect::{
     AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, EventView, Inspect, Parked, PausedView,
-    RelayView, Retried, Selection, State,
+    RelayView, State,
 };
 pub use list::{BadCursor, Cursor, Filter, Page, ToDestination, Turn};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

@@ -64,6 +64,22 @@ impl Which {
         [event_type, aggregate_type, aggregate_id, search].into_iter().all(Option::is_none) && since.is_none()
     }
 
+    /// In words, for the audit.
+    fn in_words(&self) -> String {
+        let Self { event_type, aggregate_type, aggregate_id, search, since } = self;
+        let since = since.map(moment);
+        let parts = [
+            ("type", event_type),
+            ("aggregate type", aggregate_type),
+            ("aggregate id", aggregate_id),
+            ("search", search),
+            ("since", &since),
+        ];
+        let parts =
+            parts.into_iter().filter_map(|(name, value)| value.as_ref().map(|value| format!(", {name} {value}")));
+        format!("failed events{}", parts.collect::<String>())
+    }
+
     fn into_filter(self, state: Option<State>) -> Filter {
         Filter {
             state,

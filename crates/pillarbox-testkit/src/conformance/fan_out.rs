@@ -8,7 +8,7 @@ use pillarbox::store::{EventDetail, Retried, Selection};
 use pillarbox::{RetryPolicy, SendError};
 
 use super::Outbox;
-use super::outbox::{failed, judged};
+use super::outbox::{BY_ANN, failed, judged};
 
 const PLACES: [&str; 3] = ["audit", "mail", "runner"];
 
@@ -89,7 +89,7 @@ pub async fn the_operators_retry_opens_only_what_was_not_delivered(outbox: &dyn 
     let reject = || Answer::Failed { error: SendError::reject("gone"), took: Duration::ZERO };
     round(outbox, vec![("audit", Answer::Sent), ("mail", reject()), ("runner", reject())]).await;
     assert_eq!(outbox.get(emitted.id).await.event.status, Status::Failed);
-    let answers = outbox.inspect().retry(&Selection::Ids(vec![emitted.id])).await.unwrap();
+    let answers = outbox.inspect().retry(&Selection::Ids(vec![emitted.id]), BY_ANN).await.unwrap();
     assert_eq!(answers, [(emitted.id, Retried::Due)]);
     let detail = outbox.get(emitted.id).await;
     assert_eq!(

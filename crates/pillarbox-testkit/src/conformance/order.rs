@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::Outbox;
-use super::outbox::{ASK, deliver, fail, park};
+use super::outbox::{ASK, BY_ANN, deliver, fail, park};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const ORDERED: Ask = Ask { order: Order::Aggregate(OnFailed::Block), ..ASK };
@@ -131,7 +131,7 @@ pub async fn a_failed_event_blocks_its_aggregate_until_people_act(outbox: &dyn O
     settle_first(outbox, ORDERED, fail()).await;
     assert_eq!(deliver_all(outbox, ORDERED).await, emitted[4..]);
     assert!(outbox.claim_with(ORDERED).await.is_empty());
-    outbox.inspect().retry(&Selection::Ids(vec![emitted[0]])).await.unwrap();
+    outbox.inspect().retry(&Selection::Ids(vec![emitted[0]]), BY_ANN).await.unwrap();
     assert_eq!(deliver_all(outbox, ORDERED).await, emitted[..2], "the retried one comes first");
     let retention = Retention { failed_after: Duration::ZERO, ..Retention::default() };
     assert_eq!(outbox.store().cleanup(&retention).await.unwrap().deleted, 1);
@@ -218,7 +218,7 @@ pub async fn what_was_blocked_for_long_is_found_again(outbox: &dyn Outbox) {
     block_many(outbox, small).await;
     assert!(outbox.claim_with(small).await.is_empty());
     let failed = Selection::Failed(Filter::default(), 10);
-    assert_eq!(outbox.inspect().retry(&failed).await.unwrap().len(), 1);
+    assert_eq!(outbox.inspect().retry(&failed, BY_ANN).await.unwrap().len(), 1);
     let mut claimed = 0;
     while claimed < 501 {
         claimed += deliver_all(outbox, Ask { whole: true, ..small }).await.len();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use pillarbox::delivery::{Answer, Change, Delivery, Verdict, judge};
-use pillarbox::store::{Ask, Claim, Claimed, EventDetail, Settlement, Ticket};
+use pillarbox::store::{Ask, Claim, Claimed, Entry, EventDetail, Settlement, Ticket};
 use pillarbox::{Emitted, Event, Inspect, RetryPolicy, SendError, Store, StoreError};
 use uuid::{NoContext, Timestamp, Uuid};
 
@@ -58,6 +58,9 @@ pub const LEASE: Duration = Duration::from_secs(300);
 
 /// Everything that is due, for long.
 pub const ASK: Ask = Ask::new(1000, usize::MAX, LEASE);
+
+/// Somebody does something.
+pub const BY_ANN: Entry<'static> = Entry::Anew { who: "ann", target: "what was asked for" };
 
 /// Where the checks send to.
 pub const PLACE: &str = "runner";

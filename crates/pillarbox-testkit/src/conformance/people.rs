@@ -8,7 +8,7 @@ use pillarbox::{Emitted, Event, Status};
 use uuid::Uuid;
 
 use super::Outbox;
-use super::outbox::{ASK, event, fail, park};
+use super::outbox::{ASK, BY_ANN, event, fail, park};
 
 /// One event in each state a single event can be in.
 pub(super) async fn one_of_each(outbox: &dyn Outbox) -> [(State, Emitted); 6] {
@@ -100,7 +100,7 @@ pub async fn get_tells_everything(outbox: &dyn Outbox) {
 }
 
 async fn retry(outbox: &dyn Outbox, ids: &[Uuid]) -> Vec<(Uuid, Retried)> {
-    outbox.inspect().retry(&Selection::Ids(ids.to_vec())).await.unwrap()
+    outbox.inspect().retry(&Selection::Ids(ids.to_vec()), BY_ANN).await.unwrap()
 }
 
 /// As if it had just been emitted.
@@ -155,8 +155,8 @@ pub async fn retry_of_all_failed_takes_the_oldest_up_to_the_limit(outbox: &dyn O
         Selection::Failed(filter, limit)
     };
     let due = |ids: &[Uuid]| ids.iter().map(|id| (*id, Retried::Due)).collect::<Vec<_>>();
-    assert_eq!(outbox.inspect().retry(&all(3)).await.unwrap(), due(&failed[..3]));
-    assert_eq!(outbox.inspect().retry(&all(3)).await.unwrap(), due(&failed[3..]));
+    assert_eq!(outbox.inspect().retry(&all(3), BY_ANN).await.unwrap(), due(&failed[..3]));
+    assert_eq!(outbox.inspect().retry(&all(3), BY_ANN).await.unwrap(), due(&failed[3..]));
     assert_eq!(outbox.get(other).await.event.state, State::Failed);
     let claim = outbox.claim_with(Ask { limit: 10, ..ASK }).await;
     assert_eq!(claim.len(), 5);

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::emit::Emitted;
 use crate::error::StoreError;
 use crate::event::{Event, Headers, Status};
+use crate::store::act::{Entry, Marked, Replayed, Retried, Selection};
 use crate::store::examine::Finding;
 use crate::store::figures::{LaneView, Minute};
 use crate::store::list::{Filter, Page, Turn};
@@ -251,29 +252,6 @@ pub struct AuditView {
     pub events: Option<u64>,
 }
 
-/// Which events people want tried again.
-#[derive(Debug, Clone)]
-pub enum Selection {
-    /// These.
-    Ids(Vec<Uuid>),
-    /// All dead letters that the filter finds, oldest first, at most so many.
-    Failed(Filter, usize),
-}
-
-/// What came of asking for an event to be tried again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Retried {
-    /// It is due now, with all its attempts before it.
-    Due,
-    /// It is being sent at this moment: nothing was changed.
-    BeingSent,
-    /// It was delivered: nothing was changed.
-    Delivered,
-    /// There is no such event.
-    Unknown,
-}
-
 /// People's side of an outbox. What it writes is on disk when it answers.
 #[async_trait]
 pub trait Inspect: Send + Sync + 'static {
@@ -297,7 +275,17 @@ pub trait Inspect: Send + Sync + 'static {
 
     /// Sets attempts, losses and error back and makes the events due now. One that is being sent is refused, and a
     /// destination that has an event already does not get it again.
-    async fn retry(&self, selection: &Selection) -> Result<Vec<(Uuid, Retried)>, StoreError>;
+    async fn retry(&self, selection: &Selection, entry: Entry<'_>) -> Result<Vec<(Uuid, Retried)>, StoreError>;
+
+    /// Makes dead letters of pending events, for this reason. One that is being sent is refused.
+    async fn fail(&self, ids: &[Uuid], reason: &str, entry: Entry<'_>) -> Result<Vec<(Uuid, Marked)>, StoreError>;
+
+    /// Emits delivered and failed events once more: each as a new event that is due now, of the next generation of its key, and
+    /// with the header [`REPLAY_OF`](super::REPLAY_OF). All its destinations get it.
+    async fn replay(&self, ids: &[Uuid], entry: Entry<'_>) -> Result<Vec<(Uuid, Replayed)>, StoreError>;
+
+    /// Begins a line of the audit for what is done in batches, and answers its id for [`Entry::Adding`]. `what` is the verb.
+    async fn open_entry(&self, who: &str, what: &str, target: &str) -> Result<i64, StoreError>;
 
     /// Nothing is sent to this destination until it is resumed; relays heed it within a second. Answers whether that is
     /// new.

@@ -13,7 +13,7 @@ mod stretch;
 
 pub use cursor::{BadCursor, Cursor};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use stretch::{Entry, Plan, Stretch, Way};
+pub(crate) use stretch::{Passed, Plan, Stretch, Way};
 
 /// Which events to list; each field that is set narrows it.
 #[derive(Debug, Clone, Default)]

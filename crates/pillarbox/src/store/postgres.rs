@@ -24,6 +24,7 @@ use super::{
 use crate::error::StoreError;
 use crate::relay::wake::Waker;
 
+mod act;
 mod claim;
 mod examine;
 mod figures;

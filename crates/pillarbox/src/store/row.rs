@@ -1,13 +1,13 @@
 //! What every store writes and reads in the same way, whatever its database.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{LOSSES_BEFORE_FAILED, Retried, Settlement, Ticket};
+use super::{LOSSES_BEFORE_FAILED, Marked, Replayed, Retried, Settlement, Ticket};
 use crate::delivery::{Change, Delivery};
 use crate::error::StoreError;
 
@@ -140,19 +140,44 @@ pub(crate) fn search_like(text: &str) -> String {
 }
 
 /// An answer for each id that was asked for, in its order.
-pub(crate) fn retried(ids: &[Uuid], answers: &[(Uuid, String)]) -> Vec<(Uuid, Retried)> {
-    let answers: HashMap<Uuid, &str> = answers.iter().map(|(id, answer)| (*id, answer.as_str())).collect();
-    ids.iter()
-        .map(|id| {
-            let answer = match answers.get(id) {
-                Some(&"due") => Retried::Due,
-                Some(&"delivered") => Retried::Delivered,
-                Some(_) => Retried::BeingSent,
-                None => Retried::Unknown,
-            };
-            (*id, answer)
-        })
-        .collect()
+pub(crate) fn answers<T>(ids: &[Uuid], told: &[(Uuid, String)], answer: impl Fn(Option<&str>) -> T) -> Vec<(Uuid, T)> {
+    let told: HashMap<Uuid, &str> = told.iter().map(|(id, answer)| (*id, answer.as_str())).collect();
+    ids.iter().map(|id| (*id, answer(told.get(id).copied()))).collect()
+}
+
+impl Retried {
+    /// As the statements say it; `None` if there is no such event.
+    pub(crate) fn of(answer: Option<&str>) -> Self {
+        match answer {
+            Some("due") => Self::Due,
+            Some("delivered") => Self::Delivered,
+            Some(_) => Self::BeingSent,
+            None => Self::Unknown,
+        }
+    }
+}
+
+impl Marked {
+    /// As the statements say it; `None` if there is no such event.
+    pub(crate) fn of(answer: Option<&str>) -> Self {
+        match answer {
+            Some("failed") => Self::Failed,
+            Some("already") => Self::Already,
+            Some("delivered") => Self::Delivered,
+            Some(_) => Self::BeingSent,
+            None => Self::Unknown,
+        }
+    }
+}
+
+/// An answer for each id that was asked for, in its order.
+pub(crate) fn replayed(ids: &[Uuid], made: &HashMap<Uuid, Uuid>, pending: &HashSet<Uuid>) -> Vec<(Uuid, Replayed)> {
+    let answer = |id: &Uuid| match made.get(id) {
+        Some(new_id) => Replayed::As { id: *new_id },
+        None if pending.contains(id) => Replayed::Pending,
+        None => Replayed::Unknown,
+    };
+    ids.iter().map(|id| (*id, answer(id))).collect()
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use crate::error::StoreError;
 use crate::event::StoredEvent;
 use crate::relay::wake::Waker;
 
+mod act;
 mod examine;
 mod figures;
 mod inspect;

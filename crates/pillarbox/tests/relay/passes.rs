@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pillarbox::relay::BreakerSettings;
-use pillarbox::store::{Retention, Retried, Selection, State};
+use pillarbox::store::{Entry, Retention, Retried, Selection, State};
 use pillarbox::{
     Event, Inspect, Message, OnDelivered, Pass, RelaySettings, RetryPolicy, Route, SendError, Status, Unrouted,
 };
@@ -71,7 +71,7 @@ async fn a_failing_event_is_retried_until_it_is_a_dead_letter_and_people_can_ret
     assert_eq!(errors[0], "no, not at attempt 1");
 
     place.now(|_| Ok(()));
-    let answer = outbox.store.retry(&Selection::Ids(vec![id])).await.unwrap();
+    let answer = outbox.store.retry(&Selection::Ids(vec![id]), Entry::Anew { who: "ann", target: "it" }).await.unwrap();
     assert_eq!(answer, [(id, Retried::Due)]);
     relay.drain().await.unwrap();
     assert_eq!(outbox.get(id).await.event.status, Status::Delivered);

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use pillarbox::delivery::{Answer, Change};
 use pillarbox::store::postgres::PostgresStore;
-use pillarbox::store::{Ask, Claimed, Filter, Heartbeat, Retention, Role, Selection, Turn};
+use pillarbox::store::{
+    Ask, Claimed, Entry, Filter, Heartbeat, Marked, Replayed, Retention, Role, Selection, State, Turn,
+};
 use pillarbox::{Event, Inspect, Store, emit, emit_all, emit_once};
 use pillarbox_testkit::TestDatabase;
-use pillarbox_testkit::conformance::outbox::{ASK, deliver, failed, judged, park};
+use pillarbox_testkit::conformance::outbox::{ASK, BY_ANN, deliver, failed, judged, park};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Executor};
 use uuid::Uuid;
@@ -151,9 +153,16 @@ async fn a_role_that_relays_can_do_all_that_a_relay_does() {
     assert_eq!(store.counts().await.unwrap().relays.len(), 1);
     store.farewell(heartbeat.id).await.unwrap();
     assert_eq!(store.list(&Filter::default(), &Turn::default()).await.unwrap().events.len(), 4);
-    assert_eq!(store.retry(&Selection::Failed(Filter::default(), 10)).await.unwrap().len(), 1);
+    assert_eq!(store.retry(&Selection::Failed(Filter::default(), 10), BY_ANN).await.unwrap().len(), 1);
+    let line = store.open_entry("ann", "replay", "what was delivered").await.unwrap();
+    let delivered = Filter { state: Some(State::Delivered), ..Filter::default() };
+    let delivered = store.list(&delivered, &Turn::default()).await.unwrap().events;
+    let again = store.replay(&[delivered[0].id], Entry::Adding(line)).await.unwrap()[0].1;
+    let Replayed::As { id: again } = again else { panic!("{again:?}") };
+    assert_eq!(store.fail(&[again], "no", BY_ANN).await.unwrap(), [(again, Marked::Failed)]);
+    assert_eq!(store.audit(None, 10).await.unwrap().len(), 3);
     let retention = Retention { delivered_after: Duration::ZERO, failed_after: Duration::ZERO, batch: 10 };
-    assert_eq!(store.cleanup(&retention).await.unwrap().deleted, 1);
+    assert_eq!(store.cleanup(&retention).await.unwrap().deleted, 2);
     let claim = store.claim(Ask { limit: 1, ..ASK }).await.unwrap();
     let id = claim.iter().next().map(Claimed::ticket).unwrap().id;
     assert!(store.get(id).await.unwrap().is_some());

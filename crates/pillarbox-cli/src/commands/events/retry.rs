@@ -4,11 +4,12 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Args;
-use pillarbox::store::{Retried, Selection, State, Turn};
+use pillarbox::store::{Entry, Retried, Selection, State, Turn};
 use pillarbox::{Inspect, StoreError};
 use serde_json::json;
 use uuid::Uuid;
 
+use super::super::destinations::who;
 use super::super::{Misuse, Session};
 use super::Which;
 use crate::output::count;
@@ -40,6 +41,11 @@ pub(super) async fn run(arguments: Arguments, session: &Session) -> anyhow::Resu
     }
     let opened = session.open().await?;
     let inspect = opened.inspect();
+    let target = match &arguments.ids[..] {
+        [] => arguments.which.in_words(),
+        [id] => id.to_string(),
+        ids => count(ids.len() as u64, "event"),
+    };
     let ids = if arguments.failed {
         let ids = failed(inspect, arguments.which, arguments.limit).await?;
         let none = if ids.is_empty() { Some("there are no such failed events") } else { None };
@@ -53,8 +59,13 @@ pub(super) async fn run(arguments: Arguments, session: &Session) -> anyhow::Resu
         arguments.ids
     };
     let mut answers = Vec::with_capacity(ids.len());
+    let who = who();
+    let mut entry = Entry::Anew { who: &who, target: &target };
+    if ids.len() > BATCH {
+        entry = Entry::Adding(inspect.open_entry(&who, "retry", &target).await?);
+    }
     for batch in ids.chunks(BATCH) {
-        answers.extend(inspect.retry(&Selection::Ids(batch.to_vec())).await?);
+        answers.extend(inspect.retry(&Selection::Ids(batch.to_vec()), entry).await?);
         if ids.len() > BATCH {
             session.output.note(&format!("{} of {}", answers.len(), ids.len()));
         }

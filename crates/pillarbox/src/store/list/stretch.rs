@@ -43,8 +43,8 @@ pub(crate) struct Stretch {
     pub(crate) parked_on: String,
 }
 
-/// An entry that a store has read: one that the filter matches, or the last one.
-pub(crate) struct Entry {
+/// An entry that a store has passed: one that the filter matches, or the last one.
+pub(crate) struct Passed {
     pub(crate) event: EventView,
     /// Counted from 1, with those that the filter did not match.
     pub(crate) number: u64,
@@ -91,7 +91,7 @@ impl Plan {
 
     /// What was read of that stretch: what matches, in order, and the last entry. `looked_at` is how many there were, if the
     /// stretch has come to its end.
-    pub(crate) fn read(&mut self, stretch: &Stretch, mut entries: Vec<Entry>, looked_at: u64, budget: u64) {
+    pub(crate) fn read(&mut self, stretch: &Stretch, mut entries: Vec<Passed>, looked_at: u64, budget: u64) {
         let room = self.most - self.page.events.len();
         let more = entries.iter().filter(|entry| entry.matches).count() > room;
         if more {

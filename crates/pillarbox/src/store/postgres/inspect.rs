@@ -11,14 +11,13 @@ use super::{PostgresStore, database, read};
 use crate::emit::{self, Emitted};
 use crate::error::{EmitError, StoreError};
 use crate::event::{Event, read_headers};
+use crate::store::act::{Entry, Marked, Replayed, Retried, Selection};
 use crate::store::examine::Finding;
 use crate::store::figures::Minute;
 use crate::store::inspect::{
-    AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, Inspect, Parked, PausedView, RelayView, Retried,
-    Selection, State,
+    AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, Inspect, Parked, PausedView, RelayView, State,
 };
 use crate::store::list::{Filter, Page, Turn};
-use crate::store::row::retried;
 
 #[async_trait]
 impl Inspect for PostgresStore {
@@ -46,19 +45,24 @@ impl Inspect for PostgresStore {
         self.read_relays().await.map_err(database("reading what relays say"))
     }
 
-    async fn retry(&self, selection: &Selection) -> Result<Vec<(Uuid, Retried)>, StoreError> {
+    async fn retry(&self, selection: &Selection, entry: Entry<'_>) -> Result<Vec<(Uuid, Retried)>, StoreError> {
         let ids = match selection {
             Selection::Ids(ids) => ids.clone(),
             Selection::Failed(filter, most) => self.failed_ids(filter, *most).await?,
         };
-        let answers: Vec<(Uuid, String)> = self
-            .schema
-            .query_as(include_str!("../../../sql/postgres/retry.sql"))
-            .bind(&ids)
-            .fetch_all(&self.pool)
-            .await
-            .map_err(database("retrying events"))?;
-        Ok(retried(&ids, &answers))
+        self.retry_ids(&ids, entry).await.map_err(database("retrying events"))
+    }
+
+    async fn fail(&self, ids: &[Uuid], reason: &str, entry: Entry<'_>) -> Result<Vec<(Uuid, Marked)>, StoreError> {
+        self.fail_ids(ids, reason, entry).await.map_err(database("marking events as failed"))
+    }
+
+    async fn replay(&self, ids: &[Uuid], entry: Entry<'_>) -> Result<Vec<(Uuid, Replayed)>, StoreError> {
+        self.replay_ids(ids, entry).await.map_err(database("replaying events"))
+    }
+
+    async fn open_entry(&self, who: &str, what: &str, target: &str) -> Result<i64, StoreError> {
+        self.begin_entry(who, what, target).await.map_err(database("writing down what people do"))
     }
 
     async fn pause(&self, destination: &str, who: &str) -> Result<bool, StoreError> {

@@ -6,7 +6,7 @@ use sqlx::postgres::PgRow;
 use super::{PostgresStore, database, limit, read};
 use crate::error::StoreError;
 use crate::store::State;
-use crate::store::list::{Entry, Filter, Page, Plan, Stretch, Turn, Way};
+use crate::store::list::{Filter, Page, Passed, Plan, Stretch, Turn, Way};
 use crate::store::row::{like, search_like};
 
 impl PostgresStore {
@@ -25,7 +25,7 @@ impl PostgresStore {
         filter: &Filter,
         most: usize,
         budget: u64,
-    ) -> Result<Vec<Entry>, sqlx::Error> {
+    ) -> Result<Vec<Passed>, sqlx::Error> {
         let routes = filter.destination.as_ref().map(|to| to.routes.iter().collect::<Vec<_>>()).unwrap_or_default();
         let name = filter.destination.as_ref().map(|to| to.name.as_str());
         let leads = |to: &[String]| name.is_some_and(|name| to.iter().any(|place| place == name));
@@ -75,7 +75,7 @@ fn statement(stretch: &Stretch) -> String {
     stretch.put_into(include_str!("../../../sql/postgres/list.sql"), way)
 }
 
-fn entry(row: &PgRow) -> Result<Entry, sqlx::Error> {
+fn entry(row: &PgRow) -> Result<Passed, sqlx::Error> {
     let number: i64 = row.try_get("number")?;
-    Ok(Entry { event: read::view(row)?, number: number.unsigned_abs(), matches: row.try_get("matches")? })
+    Ok(Passed { event: read::view(row)?, number: number.unsigned_abs(), matches: row.try_get("matches")? })
 }

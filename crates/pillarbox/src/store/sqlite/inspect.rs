@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use serde_json::json;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
@@ -13,14 +12,13 @@ use super::{SqliteStore, database, read};
 use crate::emit::{self, Emitted};
 use crate::error::{EmitError, StoreError};
 use crate::event::{Event, read_headers};
+use crate::store::act::{Entry, Marked, Replayed, Retried, Selection};
 use crate::store::examine::Finding;
 use crate::store::figures::Minute;
 use crate::store::inspect::{
-    AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, Inspect, Parked, PausedView, RelayView, Retried,
-    Selection, State,
+    AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, Inspect, Parked, PausedView, RelayView, State,
 };
 use crate::store::list::{Filter, Page, Turn};
-use crate::store::row::retried;
 
 #[async_trait]
 impl Inspect for SqliteStore {
@@ -48,12 +46,24 @@ impl Inspect for SqliteStore {
         self.read_relays().await.map_err(database("reading what relays say"))
     }
 
-    async fn retry(&self, selection: &Selection) -> Result<Vec<(Uuid, Retried)>, StoreError> {
+    async fn retry(&self, selection: &Selection, entry: Entry<'_>) -> Result<Vec<(Uuid, Retried)>, StoreError> {
         let ids = match selection {
             Selection::Ids(ids) => ids.clone(),
             Selection::Failed(filter, most) => self.failed_ids(filter, *most).await?,
         };
-        self.retry_ids(&ids).await.map_err(database("retrying events"))
+        self.retry_ids(&ids, entry).await.map_err(database("retrying events"))
+    }
+
+    async fn fail(&self, ids: &[Uuid], reason: &str, entry: Entry<'_>) -> Result<Vec<(Uuid, Marked)>, StoreError> {
+        self.fail_ids(ids, reason, entry).await.map_err(database("marking events as failed"))
+    }
+
+    async fn replay(&self, ids: &[Uuid], entry: Entry<'_>) -> Result<Vec<(Uuid, Replayed)>, StoreError> {
+        self.replay_ids(ids, entry).await.map_err(database("replaying events"))
+    }
+
+    async fn open_entry(&self, who: &str, what: &str, target: &str) -> Result<i64, StoreError> {
+        self.begin_entry(who, what, target).await.map_err(database("writing down what people do"))
     }
 
     async fn pause(&self, destination: &str, who: &str) -> Result<bool, StoreError> {
@@ -108,27 +118,6 @@ impl SqliteStore {
             }
         }
         Ok(ids)
-    }
-
-    async fn retry_ids(&self, ids: &[Uuid]) -> Result<Vec<(Uuid, Retried)>, sqlx::Error> {
-        let list = json!(ids).to_string();
-        let mut tx = self.durable.begin_with("BEGIN IMMEDIATE").await?;
-        let due: Vec<String> =
-            sqlx::query_scalar(include_str!("../../../sql/sqlite/retry.sql")).bind(&list).fetch_all(&mut *tx).await?;
-        sqlx::query(include_str!("../../../sql/sqlite/retry_deliveries.sql"))
-            .bind(json!(due).to_string())
-            .execute(&mut *tx)
-            .await?;
-        let statuses: Vec<(String, String)> =
-            sqlx::query_as(include_str!("../../../sql/sqlite/statuses.sql")).bind(&list).fetch_all(&mut *tx).await?;
-        tx.commit().await?;
-        let due = read::ids(&due)?;
-        let mut answers = Vec::with_capacity(statuses.len());
-        for (id, status) in statuses {
-            let id: Uuid = id.parse().map_err(|error: uuid::Error| read::bad(error))?;
-            answers.push((id, if due.contains(&id) { "due".to_owned() } else { status }));
-        }
-        Ok(retried(ids, &answers))
     }
 
     async fn get_detail(&self, id: Uuid) -> Result<Option<EventDetail>, sqlx::Error> {

@@ -8,7 +8,7 @@ use super::{SqliteStore, database, read};
 use crate::emit::sqlite::moment;
 use crate::error::{DriverError, StoreError};
 use crate::store::State;
-use crate::store::list::{Entry, Filter, Page, Plan, Stretch, ToDestination, Turn, Way};
+use crate::store::list::{Filter, Page, Passed, Plan, Stretch, ToDestination, Turn, Way};
 use crate::store::row::{glob, search_like};
 
 impl SqliteStore {
@@ -29,7 +29,7 @@ impl SqliteStore {
         filter: &Filter,
         most: usize,
         budget: u64,
-    ) -> Result<(Vec<Entry>, u64), sqlx::Error> {
+    ) -> Result<(Vec<Passed>, u64), sqlx::Error> {
         let bound = || arguments(stretch, filter, most, budget).map_err(sqlx::Error::Encode);
         let list = statement(stretch, include_str!("../../../sql/sqlite/list.sql"));
         // Both see the same table.
@@ -93,7 +93,7 @@ fn statement(stretch: &Stretch, text: &str) -> String {
     stretch.put_into(text, way)
 }
 
-fn entry(row: &SqliteRow) -> Result<Entry, sqlx::Error> {
+fn entry(row: &SqliteRow) -> Result<Passed, sqlx::Error> {
     let number: i64 = row.try_get("number")?;
-    Ok(Entry { event: read::view(row)?, number: number.unsigned_abs(), matches: row.try_get("matches")? })
+    Ok(Passed { event: read::view(row)?, number: number.unsigned_abs(), matches: row.try_get("matches")? })
 }

@@ -1,0 +1,172 @@
+//! What people do to events, and the lines that it leaves in the audit.
+
+use std::time::Duration;
+
+use pillarbox::delivery::{Answer, Change};
+use pillarbox::store::{AuditView, Entry, Marked, REPLAY_OF, Replayed, Selection, State, Turn};
+use pillarbox::{Event, Status};
+use uuid::Uuid;
+
+use super::Outbox;
+use super::outbox::{BY_ANN, fail, failed, judged, park};
+use super::people::one_of_each;
+
+async fn mark(outbox: &dyn Outbox, ids: &[Uuid]) -> Vec<(Uuid, Marked)> {
+    outbox.inspect().fail(ids, "it is not wanted any more", BY_ANN).await.unwrap()
+}
+
+async fn replay(outbox: &dyn Outbox, id: Uuid) -> Uuid {
+    match outbox.inspect().replay(&[id], BY_ANN).await.unwrap()[..] {
+        [(old, Replayed::As { id: new })] if old == id => new,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+/// What is being sent is refused, and so is what is done; nothing was changed for them.
+pub async fn fail_answers_for_each_event(outbox: &dyn Outbox) {
+    let events = one_of_each(outbox).await;
+    let mut ids: Vec<Uuid> = events.iter().map(|(_, emitted)| emitted.id).collect();
+    ids.push(Uuid::new_v4());
+    let answers: Vec<Marked> = mark(outbox, &ids).await.into_iter().map(|(_, answer)| answer).collect();
+    use Marked::{Already, BeingSent, Delivered, Failed, Unknown};
+    assert_eq!(answers, [Delivered, Already, Failed, Failed, BeingSent, Failed, Unknown]);
+    for (state, emitted) in &events {
+        let event = outbox.get(emitted.id).await.event;
+        if matches!(state, State::Delivered | State::Sending) {
+            assert_eq!(event.state, *state);
+        } else {
+            let error = if *state == State::Failed { "broken" } else { "it is not wanted any more" };
+            assert_eq!((event.state, event.error_message.as_str(), event.parked_on), (State::Failed, error, None));
+        }
+    }
+    assert!(mark(outbox, &[]).await.is_empty());
+}
+
+/// A fan-out is given up where it was open, and a retry opens it there again.
+pub async fn fail_and_retry_leave_a_destination_that_has_the_event_alone(outbox: &dyn Outbox) {
+    let emitted = outbox.emit_one().await;
+    let claimed = outbox.claim_one().await;
+    let answers = vec![("audit", Answer::Sent), ("mail", failed("no"))];
+    let verdict = judged(&claimed, &["audit", "mail"], answers);
+    outbox.settle(vec![claimed.settle(verdict)]).await;
+    assert_eq!(mark(outbox, &[emitted.id]).await, [(emitted.id, Marked::Failed)]);
+    let detail = outbox.get(emitted.id).await;
+    let statuses: Vec<Status> = detail.deliveries.iter().map(|delivery| delivery.status).collect();
+    assert_eq!((statuses, detail.event.failed_on.as_deref()), (vec![Status::Delivered, Status::Failed], Some("mail")));
+    outbox.inspect().retry(&Selection::Ids(vec![emitted.id]), BY_ANN).await.unwrap();
+    let claimed = outbox.claim_one().await;
+    let due = claimed.deliveries().iter().filter(|row| row.is_due()).map(|row| row.destination.as_str());
+    assert_eq!(due.collect::<Vec<_>>(), ["mail"]);
+}
+
+/// A lease that has run out is nobody's, and whoever had it comes too late.
+pub async fn what_lost_its_lease_can_be_failed(outbox: &dyn Outbox) {
+    let emitted = outbox.emit_one().await;
+    outbox.claim_and_die().await;
+    assert_eq!(mark(outbox, &[emitted.id]).await, [(emitted.id, Marked::Failed)]);
+    assert!(outbox.claim().await.is_empty());
+    assert_eq!(outbox.get(emitted.id).await.event.claims, 0);
+}
+
+/// The same event with an id and a key of its own, that says what it is one of.
+pub async fn a_replay_is_a_new_event_that_is_due(outbox: &dyn Outbox) {
+    let asked = Event::new("Order", 42, "order.placed").payload([1, 2]).header("tenant", "acme").max_attempts(9);
+    let first = outbox.emit_event(asked).await;
+    outbox.claim_and_settle(Change::Deliver).await;
+    let before = outbox.get(first.id).await;
+    let id = replay(outbox, first.id).await;
+    let claimed = outbox.claim_one().await;
+    let event = claimed.event();
+    assert_eq!((event.id, event.idempotency_key.as_str()), (id, "Order:42#replay-1"));
+    assert_eq!((event.aggregate_type.as_str(), event.aggregate_id.as_str()), ("Order", "42"));
+    assert_eq!((event.event_type.as_str(), event.max_attempts, event.attempts), ("order.placed", Some(9), 0));
+    assert_eq!(serde_json::from_str::<Vec<u8>>(event.payload.get()).unwrap(), [1, 2]);
+    assert_eq!((event.headers["tenant"].as_str(), event.headers[REPLAY_OF].clone()), ("acme", first.id.to_string()));
+    assert!(event.seq > first.seq && event.created_at >= first.created_at);
+    let after = outbox.get(first.id).await;
+    assert_eq!((after.event.status, after.event.updated_at), (Status::Delivered, before.event.updated_at));
+}
+
+/// Every one has the next number, replays of replays too, also when they are asked for together.
+pub async fn every_replay_has_a_key_of_its_own(outbox: &dyn Outbox) {
+    let key = "k".repeat(255);
+    let first = outbox.emit_event(Event::new("Order", 1, "order.placed").idempotency_key(&key)).await;
+    outbox.claim_and_settle(fail()).await;
+    let mut ids = vec![first.id];
+    for number in 1..=3_usize {
+        let id = replay(outbox, ids[number - 1]).await;
+        assert_eq!(outbox.get(id).await.event.idempotency_key, format!("{}#replay-{number}", "k".repeat(237)));
+        outbox.claim_and_settle(Change::Deliver).await;
+        ids.push(id);
+    }
+    let again = outbox.inspect().replay(&ids, BY_ANN).await.unwrap();
+    assert!(again.iter().all(|(_, replayed)| matches!(replayed, Replayed::As { .. })), "{again:?}");
+    assert_eq!(outbox.claim().await.len(), 4);
+    assert_eq!(outbox.rows("outbox_event").await, 8);
+}
+
+/// What is still to be delivered is not sent twice.
+pub async fn only_what_is_done_is_replayed(outbox: &dyn Outbox) {
+    let events = one_of_each(outbox).await;
+    let unknown = Uuid::new_v4();
+    let ids: Vec<Uuid> = events.iter().map(|(_, emitted)| emitted.id).chain([unknown]).collect();
+    let answers = outbox.inspect().replay(&ids, BY_ANN).await.unwrap();
+    assert_eq!(answers.iter().map(|(id, _)| *id).collect::<Vec<_>>(), ids);
+    for ((state, _), (_, answer)) in events.iter().zip(&answers) {
+        match state {
+            State::Delivered | State::Failed => assert!(matches!(answer, Replayed::As { .. }), "{state:?}: {answer:?}"),
+            _ => assert_eq!(*answer, Replayed::Pending, "{state:?}"),
+        }
+    }
+    assert_eq!(answers[6].1, Replayed::Unknown);
+    assert_eq!(outbox.rows("outbox_event").await, 8);
+}
+
+fn told(lines: &[AuditView]) -> Vec<(&str, &str, &str, Option<u64>)> {
+    lines.iter().map(|line| (line.who.as_str(), line.what.as_str(), line.target.as_str(), line.events)).collect()
+}
+
+/// Who, what, to what, to how many; and nothing of what changed nothing.
+pub async fn what_people_do_is_written_down(outbox: &dyn Outbox) {
+    let emitted: Vec<Uuid> = outbox.emit_many(3).await.iter().map(|emitted| emitted.id).collect();
+    let inspect = outbox.inspect();
+    let by = |who, target| Entry::Anew { who, target };
+    inspect.fail(&emitted, "no", by("ann", "three orders")).await.unwrap();
+    inspect.fail(&emitted, "no", by("ann", "three orders")).await.unwrap();
+    inspect.retry(&Selection::Ids(emitted[..2].to_vec()), by("bob", "two of them")).await.unwrap();
+    inspect.retry(&Selection::Ids(vec![Uuid::new_v4()]), by("bob", "nothing")).await.unwrap();
+    inspect.replay(&emitted, by("cid", "the third")).await.unwrap();
+    let lines = inspect.audit(None, 10).await.unwrap();
+    let expected = [
+        ("cid", "replay", "the third", Some(1)),
+        ("bob", "retry", "two of them", Some(2)),
+        ("ann", "fail", "three orders", Some(3)),
+    ];
+    assert_eq!(told(&lines), expected);
+    let now = outbox.now().await;
+    assert!(lines.iter().all(|line| line.done_at <= now && line.done_at > now - Duration::from_secs(60)));
+}
+
+/// One line, which counts on.
+pub async fn work_in_batches_is_one_line_of_the_audit(outbox: &dyn Outbox) {
+    outbox.emit_many(5).await;
+    let settlements = outbox
+        .claim()
+        .await
+        .into_iter()
+        .map(|claimed| claimed.settle(pillarbox::delivery::Verdict::of(park("runner"), 0)));
+    outbox.settle(settlements.collect()).await;
+    let inspect = outbox.inspect();
+    let line = inspect.open_entry("ann", "fail", "all that is parked").await.unwrap();
+    assert_eq!(told(&inspect.audit(None, 10).await.unwrap()), [("ann", "fail", "all that is parked", Some(0))]);
+    let filter = pillarbox::store::Filter { state: Some(State::Parked), ..Default::default() };
+    loop {
+        let page = inspect.list(&filter, &Turn::first(2)).await.unwrap();
+        let ids: Vec<Uuid> = page.events.iter().map(|event| event.id).collect();
+        if ids.is_empty() {
+            break;
+        }
+        inspect.fail(&ids, "no", Entry::Adding(line)).await.unwrap();
+    }
+    assert_eq!(told(&inspect.audit(None, 10).await.unwrap()), [("ann", "fail", "all that is parked", Some(5))]);
+}

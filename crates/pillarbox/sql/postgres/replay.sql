@@ -1,0 +1,25 @@
+-- Replay: events that were delivered or given up once more, as new events that are due now. Each has the first number behind
+-- its key that is free, so that no look for duplicates swallows it; one that somebody else has taken meanwhile is no row
+-- in the answer. $1 ids, $2 ids of the new ones, $3 keys without a number, $4 what stands between, $5 the header.
+INSERT INTO {schema}.outbox_event AS made
+    (id, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key, max_attempts, next_attempt_at,
+     created_at, updated_at)
+SELECT asked.new_id, event.aggregate_type, event.aggregate_id, event.event_type, event.payload,
+       coalesce(event.headers, '{}') || jsonb_build_object($5::text, event.id),
+       asked.key || $4::text || (
+           WITH RECURSIVE taken (number) AS (
+               SELECT 1
+               UNION ALL
+               SELECT number + 1 FROM taken
+               WHERE (SELECT true FROM {schema}.outbox_event AS other
+                      WHERE other.event_type = event.event_type AND other.idempotency_key = asked.key || $4 || number)
+           )
+           SELECT max(number) FROM taken),
+       event.max_attempts, clock.now, clock.now, clock.now
+FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS asked (id, new_id, key)
+     JOIN {schema}.outbox_event AS event ON event.id = asked.id,
+     (SELECT clock_timestamp() AS now) AS clock
+WHERE event.status <> 'pending'
+ORDER BY event.seq
+ON CONFLICT (event_type, idempotency_key) DO NOTHING
+RETURNING made.id

@@ -1,0 +1,2 @@
+-- Replay: what there is of these events. ?1 a JSON array of ids.
+SELECT id, status, idempotency_key FROM outbox_event WHERE id IN (SELECT value FROM json_each(?1))
