@@ -36,7 +36,7 @@ fn leases(settings: &Settings) -> Option<Finding> {
 async fn destinations(session: &Session) -> Vec<Finding> {
     let asked = session.settings.destinations.iter().map(async |destination| {
         let name = &destination.name;
-        let answer = match destination.build(&session.environment) {
+        let answer = match destination.build(&session.environment, &session.settings.admin.mask) {
             Ok(built) => built.reach().await.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
