@@ -29,12 +29,23 @@ pub(crate) enum Source {
 pub(crate) struct Depth {
     /// Due, and nobody has them.
     pub(crate) due: u64,
+    /// To be sent later, retries among them.
+    pub(crate) scheduled: u64,
+    /// A relay has them, by a lease.
+    pub(crate) leased: u64,
     /// Waiting for a destination or a route.
     pub(crate) parked: u64,
     /// Given up.
     pub(crate) dead: u64,
     /// How long the oldest of those that are due has waited.
     pub(crate) oldest: Option<Duration>,
+}
+
+impl Depth {
+    /// Neither delivered nor given up.
+    pub(crate) fn pending(&self) -> u64 {
+        self.due + self.scheduled + self.leased + self.parked
+    }
 }
 
 impl Source {
@@ -62,12 +73,13 @@ impl Source {
         match self {
             Self::Own(opened) => {
                 let depth = opened.inspect().depth().await?;
-                let pillarbox::store::Depth { due, parked, failed, oldest_due, .. } = depth;
-                Ok(Depth { due, parked, dead: failed, oldest: oldest_due })
+                let pillarbox::store::Depth { due, scheduled, sending, parked, failed, oldest_due, .. } = depth;
+                Ok(Depth { due, scheduled, leased: sending, parked, dead: failed, oldest: oldest_due })
             }
             Self::Adopted(store) => {
                 let depth = store.depth().await?;
-                Ok(Depth { due: depth.due, parked: 0, dead: depth.dead_letters, oldest: depth.oldest })
+                let (due, dead, oldest) = (depth.due, depth.dead_letters, depth.oldest);
+                Ok(Depth { due, scheduled: 0, leased: 0, parked: 0, dead, oldest })
             }
         }
     }

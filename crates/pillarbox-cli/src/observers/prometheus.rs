@@ -63,6 +63,8 @@ struct Claims {
 /// What is in the table.
 struct Waiting {
     due: IntGauge,
+    scheduled: IntGauge,
+    leased: IntGauge,
     parked: IntGauge,
     dead: IntGauge,
     oldest: Gauge,
@@ -108,6 +110,8 @@ impl Prometheus {
     pub(crate) fn render(&self) -> Result<String, prometheus::Error> {
         if let Some(depth) = &*self.depth.borrow() {
             self.waiting.due.set(depth.due.cast_signed());
+            self.waiting.scheduled.set(depth.scheduled.cast_signed());
+            self.waiting.leased.set(depth.leased.cast_signed());
             self.waiting.parked.set(depth.parked.cast_signed());
             self.waiting.dead.set(depth.dead.cast_signed());
             self.waiting.oldest.set(depth.oldest.unwrap_or_default().as_secs_f64());
@@ -218,6 +222,8 @@ impl Waiting {
         let gauge = |name, help| registered(registry, IntGauge::new(name, help)?);
         Ok(Self {
             due: gauge("due_events", "Events that are due; beyond 10000 about")?,
+            scheduled: gauge("scheduled_events", "Events to be sent later, retries among them; beyond 10000 about")?,
+            leased: gauge("leased_events", "Events that a relay has by a lease; what it holds by a lock is due")?,
             parked: gauge("parked_events", "Events that wait for a destination or a route; beyond 10000 about")?,
             dead: gauge("dead_letters", "Events that were given up; beyond 10000 about")?,
             oldest: registered(

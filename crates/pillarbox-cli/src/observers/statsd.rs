@@ -55,7 +55,7 @@ impl Statsd {
 
     fn gauge(&self, depth: &Depth) {
         let mut tally = self.tally();
-        tally.gauge("queue.depth", depth.due as f64);
+        tally.gauge("queue.depth", depth.pending() as f64);
         tally.gauge("dead_letter.count", depth.dead as f64);
         tally.gauge("oldest_pending_age_seconds", depth.oldest.unwrap_or_default().as_secs_f64());
     }
