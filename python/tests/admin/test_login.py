@@ -1,0 +1,52 @@
+"""Coming in: with a password, with a wrong one, too often with wrong ones, and out again."""
+
+from __future__ import annotations
+
+import uuid
+
+from .browser import Browser
+from .program import OPERATOR, PASSWORD
+
+
+def log_in(browser: Browser, name: str, password: str) -> None:
+    browser.fill("#name", name)
+    browser.fill("#password", password)
+    browser.click("#login button[type=submit]")
+
+
+def test_one_is_led_to_where_one_wanted_to_go_and_logs_out_again(visitor: Browser) -> None:
+    visitor.open("/?from=a+link")
+    visitor.wait("one is asked who one is", lambda: visitor.path.startswith("/login?next="))
+    assert visitor.script("return document.activeElement.id") == "name"
+    log_in(visitor, OPERATOR, PASSWORD)
+    visitor.wait("one is where one wanted to go", lambda: visitor.path == "/?from=a+link")
+    visitor.wait_for_text("body", OPERATOR)
+    visitor.click("#logout button")
+    visitor.wait("one is out", lambda: visitor.path == "/login")
+    visitor.open("/")
+    visitor.wait("one stays out", lambda: visitor.path.startswith("/login"))
+
+
+def test_a_wrong_password_says_so_and_keeps_the_name(visitor: Browser) -> None:
+    visitor.expect("status of 401")
+    visitor.open("/login")
+    log_in(visitor, OPERATOR, "wrong")
+    visitor.wait_for_text("#login-error", "The name or the password is wrong.")
+    assert visitor.find("#name").get_property("value") == OPERATOR
+    assert visitor.find("#password").get_property("value") == ""
+    assert visitor.script("return document.activeElement.id") == "password"
+    log_in(visitor, OPERATOR, PASSWORD)
+    visitor.wait("one is in", lambda: visitor.path == "/")
+
+
+def test_who_tries_too_often_is_told_to_wait(visitor: Browser) -> None:
+    name = f"guest-{uuid.uuid4().hex[:8]}"
+    visitor.open("/login")
+    for _ in range(5):
+        visitor.expect("status of 401")
+        visitor.script("document.getElementById('login-error')?.remove()")
+        log_in(visitor, name, "guessed")
+        visitor.wait_for_text("#login-error", "The name or the password is wrong.")
+    visitor.expect("status of 429")
+    log_in(visitor, name, "guessed")
+    visitor.wait_for_text("#login-error", "That was tried too often. Try again in 1 second")
