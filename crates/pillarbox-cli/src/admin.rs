@@ -10,13 +10,16 @@ use axum::middleware::from_fn_with_state;
 use tokio::net::TcpListener;
 
 use self::access::Access;
+use self::desk::Desk;
 pub(crate) use self::door::Serving;
 use self::refusal::Refusal;
 use crate::config::Environment;
 use crate::config::admin::{AdminSettings, Listen};
 
 pub(crate) mod access;
+mod api;
 mod assets;
+pub(crate) mod desk;
 mod door;
 mod pages;
 pub(crate) mod refusal;
@@ -31,8 +34,8 @@ pub(crate) enum Insistence {
 }
 
 /// The pages and the API.
-pub(crate) fn routes() -> Router {
-    pages::routes()
+pub(crate) fn routes(desk: &Arc<Desk>) -> Router {
+    pages::routes().merge(api::routes(desk))
 }
 
 /// Everything that is served: `routes` are those of the pages and of the API, which say themselves what they need by

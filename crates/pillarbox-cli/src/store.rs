@@ -146,6 +146,14 @@ impl Opened {
         }
     }
 
+    /// People's side, for whoever outlives this.
+    pub(crate) fn people(&self) -> Arc<dyn Inspect> {
+        match self {
+            Self::Sqlite(store) => Arc::new(store.clone()),
+            Self::Postgres(store) => Arc::new(store.clone()),
+        }
+    }
+
     /// People's side.
     pub(crate) fn inspect(&self) -> &dyn Inspect {
         match self {

@@ -9,6 +9,8 @@ mod home;
 
 #[path = "cli/access.rs"]
 mod access;
+#[path = "cli/api.rs"]
+mod api;
 #[path = "cli/celery.rs"]
 mod celery;
 #[path = "cli/configuration.rs"]

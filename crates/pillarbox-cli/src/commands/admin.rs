@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Read};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -10,6 +11,7 @@ use serde_json::json;
 use super::relay::stop_signal;
 use super::{Misuse, Session};
 use crate::admin::access::secret;
+use crate::admin::desk::Desk;
 use crate::admin::{self, Insistence};
 use crate::config::Environment;
 use crate::output::Output;
@@ -46,9 +48,9 @@ impl Arguments {
 pub(crate) async fn run(session: &Session) -> anyhow::Result<()> {
     session.own("look at tasks in Django's admin")?;
     let stop = stop_signal()?;
-    let _opened = session.open().await?;
+    let desk = Arc::new(Desk::new(session.open().await?.people(), &session.settings));
     let settings = &session.settings.admin;
-    let serving = admin::serve(settings, &session.environment, Insistence::Always, admin::routes()).await?;
+    let serving = admin::serve(settings, &session.environment, Insistence::Always, admin::routes(&desk)).await?;
     stop.await;
     drop(serving);
     Ok(())

@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Session;
 use super::check_config::remarks;
+use crate::admin::desk::Desk;
 use crate::admin::{self, Insistence};
 use crate::observers::depth::Counting;
 use crate::observers::liveness::Liveness;
@@ -140,9 +141,10 @@ impl Company {
             prometheus.watch(relay.monitor());
             self.serving = Some(web::serve(listen, health, prometheus).await?);
         }
-        if let Source::Own(_) = source {
+        if let Source::Own(opened) = source {
+            let desk = Arc::new(Desk::new(opened.people(), &session.settings));
             let settings = &session.settings.admin;
-            self.admin = admin::serve(settings, &session.environment, Insistence::Beside, admin::routes()).await?;
+            self.admin = admin::serve(settings, &session.environment, Insistence::Beside, admin::routes(&desk)).await?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use toml::Value;
 
 use super::Settings;
 use super::admin::{ROLES, UserSettings};
-use super::destination::{CeleryKeys, DestinationSettings, FORMATS, HttpKeys, KINDS, QUEUE_TYPES, Target};
+use super::destination::{CeleryKeys, DestinationSettings, FORMATS, Format, HttpKeys, KINDS, QUEUE_TYPES, Target};
 use super::relay::{CLAIM_BY, ON_DELIVERED, ON_FAILED, ORDER, Ordered, UNROUTED};
 use super::secret::SecretRef;
 use super::source::KINDS as SOURCES;
@@ -166,6 +166,58 @@ fn shown_user(user: &UserSettings) -> Value {
     keys.extend(user.password.as_ref().map(|password| ("password", hidden(password))));
     keys.extend(user.token.as_ref().map(|token| ("token", hidden(token))));
     table(keys)
+}
+
+/// A request to an HTTP receiver, without what lets somebody in.
+pub(crate) struct ShownRequest {
+    pub(crate) url: String,
+    pub(crate) cloud_events: bool,
+    pub(crate) signed: bool,
+    /// Names, and what a shell puts in place of their values.
+    pub(crate) secret_headers: Vec<(String, String)>,
+}
+
+impl DestinationSettings {
+    /// Where it is, for whoever may look: of a URL only scheme, host and port, because its path is often its password.
+    pub(crate) fn shown_address(&self) -> Option<String> {
+        match &self.to {
+            Target::Http(keys) => keys.url.as_ref().map(origin),
+            Target::Celery(keys) => keys.broker.as_ref().map(origin),
+            Target::Discard => None,
+        }
+    }
+
+    /// `None` when it does not speak HTTP.
+    pub(crate) fn shown_request(&self) -> Option<ShownRequest> {
+        let Target::Http(keys) = &self.to else { return None };
+        let bearer =
+            keys.bearer.as_ref().map(|token| ("authorization".to_owned(), format!("Bearer {}", in_shell(token))));
+        let headers = keys.headers.iter().map(|(name, value)| (name.clone(), in_shell(value)));
+        Some(ShownRequest {
+            url: keys.url.as_ref().map(origin).unwrap_or_default(),
+            cloud_events: keys.format == Format::CloudEvents,
+            signed: !keys.secrets.is_empty(),
+            secret_headers: bearer.into_iter().chain(headers).collect(),
+        })
+    }
+}
+
+/// `https://receiver.example/***`
+fn origin(url: &SecretRef) -> String {
+    let SecretRef::Plain(url) = url else { return url.shown() };
+    let Some((scheme, rest)) = url.expose().split_once("://") else { return "***".to_owned() };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let path = if matches!(path, "" | "/") { path } else { "/***" };
+    format!("{scheme}://{host}{path}")
+}
+
+/// The variable that has it, if that is where it is.
+fn in_shell(secret: &SecretRef) -> String {
+    match secret {
+        SecretRef::Env(name) if is_bare(name) => format!("${name}"),
+        _ => "***".to_owned(),
+    }
 }
 
 fn shown_destination(destination: &DestinationSettings) -> Shown {

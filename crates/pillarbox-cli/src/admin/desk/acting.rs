@@ -1,0 +1,87 @@
+//! What people do to events and destinations. Each is written to the audit in the transaction that does it, with who asked.
+
+use pillarbox::store::{Entry, Marked, Replayed, Retried, Selection};
+use pillarbox::{Emitted, Event};
+use uuid::Uuid;
+
+use super::{Desk, DeskError, MOST};
+
+/// The longest reason for which events are marked failed, in characters.
+pub(crate) const LONGEST_REASON: usize = 500;
+
+impl Desk {
+    /// Makes them due now, with all their attempts before them.
+    pub(crate) async fn retry(&self, ids: Vec<Uuid>, who: &str) -> Result<Vec<(Uuid, Retried)>, DeskError> {
+        let target = checked(&ids)?;
+        Ok(self.store.retry(&Selection::Ids(ids), Entry::Anew { who, target: &target }).await?)
+    }
+
+    /// Gives them up: they become dead letters.
+    pub(crate) async fn fail(&self, ids: &[Uuid], reason: &str, who: &str) -> Result<Vec<(Uuid, Marked)>, DeskError> {
+        let target = checked(ids)?;
+        let reason = given_up_because(reason, who)?;
+        Ok(self.store.fail(ids, &reason, Entry::Anew { who, target: &target }).await?)
+    }
+
+    /// Emits them anew, as events of their own.
+    pub(crate) async fn replay(&self, ids: &[Uuid], who: &str) -> Result<Vec<(Uuid, Replayed)>, DeskError> {
+        let target = checked(ids)?;
+        Ok(self.store.replay(ids, Entry::Anew { who, target: &target }).await?)
+    }
+
+    /// Nothing is sent to it until it is resumed. Answers whether that is new.
+    pub(crate) async fn pause(&self, destination: &str, who: &str) -> Result<bool, DeskError> {
+        self.check_destination(destination).await?;
+        Ok(self.store.pause(destination, who).await?)
+    }
+
+    /// Ends a pause. Answers whether there was one.
+    pub(crate) async fn resume(&self, destination: &str, who: &str) -> Result<bool, DeskError> {
+        self.check_destination(destination).await?;
+        Ok(self.store.resume(destination, who).await?)
+    }
+
+    /// Emits one event; with `once`, answers the one that exists already instead of refusing.
+    pub(crate) async fn emit(&self, event: Event, once: bool, who: &str) -> Result<Emitted, DeskError> {
+        let emitted = if once { self.store.emit_once(event).await } else { self.store.emit(event).await }?;
+        if emitted.is_new {
+            let target = format!("{} {}", emitted.event_type, emitted.id);
+            self.store.open_entry(who, "emit", &target).await?;
+        }
+        Ok(emitted)
+    }
+
+    async fn check_destination(&self, name: &str) -> Result<(), DeskError> {
+        if self.knows(name).await? {
+            return Ok(());
+        }
+        let known: Vec<&str> = self.destinations.iter().map(|destination| destination.name.as_str()).collect();
+        let known =
+            if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) };
+        Err(DeskError::Unknown(format!("there is no destination {name:?}; {known}")))
+    }
+}
+
+/// What the events' error says from then on.
+pub(super) fn given_up_because(reason: &str, who: &str) -> Result<String, DeskError> {
+    let reason = reason.trim();
+    if reason.chars().count() > LONGEST_REASON || reason.contains('\0') {
+        return Err(DeskError::Refused(format!(
+            "the reason must be text of at most {LONGEST_REASON} characters; shorten it"
+        )));
+    }
+    Ok(if reason.is_empty() { format!("marked failed by {who}") } else { format!("marked failed by {who}: {reason}") })
+}
+
+/// What the audit says they are.
+fn checked(ids: &[Uuid]) -> Result<String, DeskError> {
+    match ids {
+        [] => Err(DeskError::Refused("no event was named; give the ids of those that are meant".to_owned())),
+        [id] => Ok(id.to_string()),
+        _ if ids.len() > MOST => Err(DeskError::Refused(format!(
+            "{} events were named, at most {MOST} can be; send them in parts, or start a job for all that a filter finds",
+            ids.len()
+        ))),
+        [first, ..] => Ok(format!("{first} and {} more", ids.len() - 1)),
+    }
+}
