@@ -23,6 +23,7 @@ pub(crate) mod desk;
 mod door;
 mod pages;
 pub(crate) mod refusal;
+mod theme;
 
 /// How much it matters that the admin is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub(crate) enum Insistence {
 
 /// The pages and the API.
 pub(crate) fn routes(desk: &Arc<Desk>) -> Router {
-    pages::routes().merge(api::routes(desk))
+    pages::routes(desk).merge(api::routes(desk))
 }
 
 /// Everything that is served: `routes` are those of the pages and of the API, which say themselves what they need by

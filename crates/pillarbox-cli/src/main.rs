@@ -12,6 +12,7 @@ mod logging;
 mod mask;
 mod observers;
 mod output;
+mod pretty;
 mod store;
 mod table;
 mod web;

@@ -29,5 +29,7 @@ mod looking_after;
 mod masking;
 #[path = "cli/on_postgres.rs"]
 mod on_postgres;
+#[path = "cli/pages.rs"]
+mod pages;
 #[path = "cli/processes.rs"]
 mod processes;

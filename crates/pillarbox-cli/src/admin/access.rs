@@ -22,6 +22,7 @@ use self::throttle::Throttle;
 use self::users::Users;
 use super::door::Peer;
 use super::refusal::{API, Refusal};
+use super::theme::Theme;
 use crate::config::admin::{ANYONE, AdminSettings, Role};
 use crate::config::{ConfigError, Environment};
 
@@ -177,13 +178,14 @@ impl Access {
 /// Stands before everything.
 pub(super) async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let api = request.uri().path().starts_with(API);
+    let theme = Theme::of(request.headers());
     let came_for = (request.method() == Method::GET).then(|| request.uri().to_string());
     let mut response = match access.admit(request).await {
         Ok(request) => next.run(request).await,
-        Err(refusal) => refusal.told(api, None),
+        Err(refusal) => refusal.told(api, None, theme),
     };
     if let Some(refusal) = response.extensions_mut().remove::<Refusal>() {
-        response = refusal.told(api, came_for.as_deref());
+        response = refusal.told(api, came_for.as_deref(), theme);
     }
     headers::secure(response.headers_mut());
     response

@@ -102,6 +102,11 @@ impl Desk {
         Ok(self.store.audit(before, limit.min(MOST)).await?)
     }
 
+    /// Those of the configuration.
+    pub(crate) fn destination_names(&self) -> Vec<String> {
+        self.destinations.iter().map(|destination| destination.name.clone()).collect()
+    }
+
     /// Work on many events at once.
     pub(crate) fn jobs(&self) -> &Jobs {
         &self.jobs

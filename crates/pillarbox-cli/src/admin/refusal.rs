@@ -10,6 +10,8 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use serde_json::json;
 
+use super::theme::Theme;
+
 /// What is below here is the API.
 pub(crate) const API: &str = "/api/";
 
@@ -41,7 +43,7 @@ impl Refusal {
     }
 
     /// As the one who asks understands it. `came_for` is where a person wanted to go.
-    pub(super) fn told(self, api: bool, came_for: Option<&str>) -> Response {
+    pub(super) fn told(self, api: bool, came_for: Option<&str>, theme: Theme) -> Response {
         let (status, title) = (self.status, self.status.canonical_reason().unwrap_or("refused"));
         let mut response = if api {
             let problem =
@@ -52,7 +54,7 @@ impl Refusal {
         {
             return (StatusCode::SEE_OTHER, [(LOCATION, format!("/login?next={}", in_query(place)))]).into_response();
         } else {
-            let page = Message { title, status: status.as_u16(), detail: &self.detail, login: self.login };
+            let page = Message { theme, title, status: status.as_u16(), detail: &self.detail, login: self.login };
             page_response(status, &page)
         };
         response.headers_mut().extend(self.headers.into_iter().map(|(name, value)| (Some(name), value)));
@@ -72,6 +74,7 @@ impl IntoResponse for Refusal {
 #[derive(Template)]
 #[template(path = "message.html")]
 struct Message<'a> {
+    theme: Theme,
     title: &'a str,
     status: u16,
     detail: &'a str,

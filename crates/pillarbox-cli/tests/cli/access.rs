@@ -7,7 +7,7 @@ use crate::client::{Answer, Client};
 use crate::delivering::PATIENCE;
 use crate::home::{DISCARD, Home};
 
-const PASSWORD: &str = "correct horse battery staple";
+pub(crate) const PASSWORD: &str = "correct horse battery staple";
 
 /// What the program makes for users.
 fn hash(home: &Home, password: &str) -> String {

@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use super::super::door::Peer;
 use super::super::refusal::{Refusal, page_response};
+use super::super::theme::Theme;
 use super::{Access, Visitor};
 
 pub(super) const PATH: &str = "/login";
@@ -26,6 +27,7 @@ pub(in super::super) fn routes(access: Arc<Access>) -> Router {
 #[derive(Template)]
 #[template(path = "login.html")]
 struct Login<'a> {
+    theme: Theme,
     next: &'a str,
     name: &'a str,
     /// What was wrong the last time.
@@ -37,12 +39,12 @@ struct Wanted {
     next: Option<String>,
 }
 
-async fn ask(visitor: Visitor, Query(wanted): Query<Wanted>) -> Response {
+async fn ask(visitor: Visitor, headers: HeaderMap, Query(wanted): Query<Wanted>) -> Response {
     let next = place(wanted.next.as_deref());
     if visitor.who.is_some() {
         return go(next);
     }
-    page_response(StatusCode::OK, &Login { next, name: "", wrong: None })
+    page_response(StatusCode::OK, &Login { theme: Theme::of(&headers), next, name: "", wrong: None })
 }
 
 #[derive(Deserialize)]
@@ -60,7 +62,9 @@ async fn log_in(
 ) -> Result<Response, Refusal> {
     let next = place(given.next.as_deref());
     let address = access.address(peer, &headers);
-    let again = |status, wrong: &str| page_response(status, &Login { next, name: &given.name, wrong: Some(wrong) });
+    let theme = Theme::of(&headers);
+    let again =
+        |status, wrong: &str| page_response(status, &Login { theme, next, name: &given.name, wrong: Some(wrong) });
     if given.name.len() > TEXT_LIMIT || given.password.len() > TEXT_LIMIT {
         return Ok(again(StatusCode::BAD_REQUEST, "The name or the password is too long."));
     }
@@ -102,7 +106,7 @@ async fn log_out(State(access): State<Arc<Access>>, headers: HeaderMap) -> Respo
 }
 
 /// Only a place of our own: whatever else a link says, nobody is led away.
-fn place(next: Option<&str>) -> &str {
+pub(in super::super) fn place(next: Option<&str>) -> &str {
     let ours = |place: &&str| {
         let plain = !place.contains(|c: char| c == '\\' || c.is_control());
         place.starts_with('/') && !place.starts_with("//") && plain

@@ -1,0 +1,195 @@
+//! Charts as shapes in a box of 1000 by 100, which the style sheet stretches; words stand around them. Pure.
+
+use std::time::Duration;
+
+use super::super::desk::figures::Point;
+use super::words;
+
+const WIDTH: f64 = 1000.0;
+const HEIGHT: f64 = 100.0;
+
+/// A rectangle.
+pub(super) struct Bar {
+    pub(super) x: String,
+    pub(super) y: String,
+    pub(super) width: String,
+    pub(super) height: String,
+}
+
+/// What happened in one minute, for whoever points at it.
+pub(super) struct Column {
+    pub(super) x: String,
+    pub(super) width: String,
+    pub(super) told: String,
+}
+
+/// The last hour, minute by minute.
+pub(super) struct Chart {
+    pub(super) top: String,
+    pub(super) middle: String,
+    pub(super) times: Vec<String>,
+    pub(super) columns: Vec<Column>,
+    /// In words, for whoever cannot see it.
+    pub(super) told: String,
+}
+
+/// Delivered events, with failed attempts on top of them.
+pub(super) struct Flow {
+    pub(super) chart: Chart,
+    pub(super) delivered: Vec<Bar>,
+    pub(super) failed: Vec<Bar>,
+}
+
+/// Three lines.
+pub(super) struct Latencies {
+    pub(super) chart: Chart,
+    pub(super) lines: [(&'static str, String); 3],
+}
+
+impl Flow {
+    pub(super) fn draw(points: &[Point]) -> Self {
+        let of = |point: &Point| (point.figures.delivered, point.figures.failed);
+        let highest = points.iter().map(|point| of(point).0 + of(point).1).max().unwrap_or(0);
+        let top = round_up(highest as f64).max(4.0);
+        let (mut delivered, mut failed) = (Vec::new(), Vec::new());
+        for (place, point) in points.iter().enumerate() {
+            let (good, bad) = of(point);
+            delivered.extend(bar(points.len(), place, 0.0, good as f64 / top));
+            failed.extend(bar(points.len(), place, good as f64 / top, bad as f64 / top));
+        }
+        let told = |point: &Point| {
+            let (good, bad) = of(point);
+            format!("{}: {} delivered, {} failed attempts", time(point), words::number(good), words::number(bad))
+        };
+        let (good, bad) = points.iter().map(of).fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
+        let summary = format!(
+            "Per minute: {} events delivered and {} attempts failed within {} minutes, at most {} in one",
+            words::number(good),
+            words::number(bad),
+            points.len(),
+            words::number(highest)
+        );
+        let scale = |value: f64| words::number(value as u64);
+        Self { chart: Chart::around(points, (scale(top), scale(top / 2.0)), told, summary), delivered, failed }
+    }
+}
+
+impl Latencies {
+    pub(super) fn draw(points: &[Point]) -> Self {
+        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+        let of = |point: &Point| [point.figures.p50, point.figures.p95, point.figures.p99].map(seconds);
+        let highest = points.iter().flat_map(of).flatten().fold(0.0, f64::max);
+        let top = round_up(highest * 1000.0).max(1.0) / 1000.0;
+        let line = |which: usize| path(points.iter().map(|point| of(point)[which].map(|value| value / top)));
+        let told = |point: &Point| {
+            let [p50, p95, p99] = [point.figures.p50, point.figures.p95, point.figures.p99].map(words::maybe);
+            format!("{}: p50 {p50}, p95 {p95}, p99 {p99}", time(point))
+        };
+        let longest = words::duration(Duration::from_secs_f64(highest));
+        let summary = format!("Time from commit to delivered, per minute: p99 was at most {longest}");
+        let scale = |value: f64| words::duration(Duration::from_secs_f64(value));
+        Self {
+            chart: Chart::around(points, (scale(top), scale(top / 2.0)), told, summary),
+            lines: [("p50", line(0)), ("p95", line(1)), ("p99", line(2))],
+        }
+    }
+}
+
+impl Chart {
+    fn around(points: &[Point], scale: (String, String), told: impl Fn(&Point) -> String, summary: String) -> Self {
+        let step = WIDTH / points.len().max(1) as f64;
+        let column = |(place, point): (usize, &Point)| Column {
+            x: short(place as f64 * step),
+            width: short(step),
+            told: told(point),
+        };
+        let thirds = [0, points.len() / 3, points.len() * 2 / 3, points.len().saturating_sub(1)];
+        Self {
+            top: scale.0,
+            middle: scale.1,
+            times: thirds.iter().filter_map(|place| points.get(*place)).map(time).collect(),
+            columns: points.iter().enumerate().map(column).collect(),
+            told: summary,
+        }
+    }
+}
+
+#[allow(dead_code, reason = "for the groups of dead letters")]
+/// Small bars side by side, as high as their share of the highest.
+pub(super) fn spark(counts: &[u64]) -> Vec<(Bar, bool)> {
+    let highest = counts.iter().copied().max().unwrap_or(0).max(1) as f64;
+    let bar = |(place, count): (usize, &u64)| {
+        let share = if *count == 0 { 0.04 } else { (*count as f64 / highest).max(0.12) };
+        bar(counts.len(), place, 0.0, share).map(|bar| (bar, *count == 0))
+    };
+    counts.iter().enumerate().filter_map(bar).collect()
+}
+
+/// Between `from` and `from + share` of the height.
+fn bar(of: usize, place: usize, from: f64, share: f64) -> Option<Bar> {
+    let step = WIDTH / of.max(1) as f64;
+    (share > 0.0).then(|| Bar {
+        x: short(place as f64 * step + step * 0.1),
+        y: short(HEIGHT * (1.0 - from - share)),
+        width: short(step * 0.8),
+        height: short(HEIGHT * share),
+    })
+}
+
+/// A line that has gaps where nothing is known; what is known alone is a short dash.
+fn path(values: impl ExactSizeIterator<Item = Option<f64>>) -> String {
+    let step = WIDTH / values.len().max(1) as f64;
+    let (mut text, mut before) = (String::new(), false);
+    for (place, value) in values.enumerate() {
+        if let Some(value) = value {
+            let (x, y) = (place as f64 * step, short(HEIGHT * (1.0 - value * 0.97)));
+            let (begin, end) = (short(x + step * 0.35), short(x + step * 0.65));
+            let sign = if before { 'L' } else { 'M' };
+            text.push_str(&format!("{sign}{begin} {y}L{end} {y}"));
+        }
+        before = value.is_some();
+    }
+    text
+}
+
+/// The next of 1, 2, 5, 10, 20, 50 …
+fn round_up(value: f64) -> f64 {
+    if value <= 0.0 {
+        return 0.0;
+    }
+    let power = 10_f64.powf(value.log10().floor());
+    [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|step| *step >= value * 0.9999).unwrap_or(value)
+}
+
+fn time(point: &Point) -> String {
+    point.at.format("%H:%M").to_string()
+}
+
+fn short(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_end_at_round_numbers() {
+        let values = [0.0, 1.0, 3.0, 7.0, 10.0, 11.0, 4_999.0, 5_001.0];
+        assert_eq!(values.map(round_up), [0.0, 1.0, 5.0, 10.0, 10.0, 20.0, 5_000.0, 10_000.0]);
+    }
+
+    #[test]
+    fn a_line_has_gaps() {
+        let line = path([Some(0.0), None, Some(1.0), Some(1.0)].into_iter());
+        assert_eq!(line, "M87.5 100L162.5 100M587.5 3L662.5 3L837.5 3L912.5 3");
+    }
+
+    #[test]
+    fn sparks_show_even_one_of_many() {
+        let bars = spark(&[0, 1, 1000]);
+        assert!(bars[0].1 && !bars[1].1);
+        assert_eq!([&bars[0].0.height, &bars[1].0.height, &bars[2].0.height], ["4", "12", "100"]);
+    }
+}

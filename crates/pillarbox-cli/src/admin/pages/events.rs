@@ -1,0 +1,158 @@
+//! `/events`: a list that stays fast however many there are, and `/search`.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State as Using;
+use axum::response::Response;
+use chrono::Utc;
+use pillarbox::store::{Cursor, State, Turn};
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::super::access::Viewer;
+use super::super::desk::Desk;
+use super::super::refusal::{Refusal, in_query};
+use super::frame::{Asked, Frame, Looking, bad, shown, then};
+use super::narrowed::Narrowed;
+use super::rows::Row;
+use super::span::{Span, Step};
+use super::words::{self, When};
+
+const PER_PAGE: usize = 50;
+/// A first page is looked at anew now and then; one further back stays as it is.
+const REFRESH: u32 = 5;
+
+#[derive(Deserialize)]
+pub(super) struct EventsAsked {
+    #[serde(flatten)]
+    narrowed: Narrowed,
+    #[serde(default)]
+    cursor: String,
+    #[serde(default)]
+    oldest_first: String,
+}
+
+#[derive(Template)]
+#[template(path = "events.html")]
+struct Events {
+    frame: Frame,
+    narrowed: Narrowed,
+    states: Vec<&'static str>,
+    destinations: Vec<String>,
+    /// Where one is in time, and where one can go.
+    path: Vec<Step>,
+    parts: Vec<Step>,
+    rows: Vec<Row>,
+    /// Where somebody comes back to who acts on a row.
+    here: String,
+    next: Option<String>,
+    first: Option<String>,
+    /// The other order, and its name.
+    turned: Option<(String, &'static str)>,
+    /// How far a page looked that found less than it could show.
+    reached: Option<When>,
+    looked_at: String,
+    /// What can be done to all of them: the address, and what it is called.
+    bulk: Option<(String, &'static str)>,
+    /// What was searched for, when these are all that match exactly, and where to look for parts.
+    exactly: Option<(String, String)>,
+}
+
+impl Events {
+    fn new(frame: Frame, narrowed: Narrowed, desk: &Desk) -> Result<Self, Refusal> {
+        let now = Utc::now();
+        let (path, parts) = match narrowed.span()? {
+            Some(span) => (span.path(), span.parts(now)),
+            None => (Vec::new(), Span::beginnings(now)),
+        };
+        Ok(Self {
+            frame,
+            states: State::ALL.iter().map(|state| state.as_str()).collect(),
+            destinations: desk.destination_names(),
+            path,
+            parts,
+            rows: Vec::new(),
+            here: narrowed.link("/events", &[]),
+            next: None,
+            first: None,
+            turned: None,
+            reached: None,
+            looked_at: String::new(),
+            bulk: None,
+            exactly: None,
+            narrowed,
+        })
+    }
+
+    /// The filter in another span.
+    fn at(&self, when: &str) -> String {
+        Narrowed { when: when.to_owned(), ..self.narrowed.clone() }.link("/events", &[])
+    }
+}
+
+pub(super) async fn list(
+    looking: Looking,
+    Using(desk): Using<Arc<Desk>>,
+    Asked(asked): Asked<EventsAsked>,
+) -> Result<Response, Refusal> {
+    let wanted = asked.narrowed.wanted()?;
+    let (later, oldest_first) = (!asked.cursor.is_empty(), asked.oldest_first == "1");
+    let after = later.then(|| asked.cursor.parse::<Cursor>().map_err(|error| bad(error.to_string()))).transpose()?;
+    let found = desk.events(&wanted, &Turn { after, limit: PER_PAGE, oldest_first }).await?;
+    let frame = looking.frame("Events", if later { 0 } else { REFRESH });
+    let (mut page, now) = (Events::new(frame, asked.narrowed, &desk)?, Utc::now());
+    let order = if oldest_first { "1" } else { "" };
+    let to = |cursor: &str, order: &str| page.narrowed.link("/events", &[("oldest_first", order), ("cursor", cursor)]);
+    let next = found.next.as_ref().map(|cursor| to(&cursor.to_string(), order));
+    let first = later.then(|| to("", order));
+    // What waits is listed in the order in which it is due, and in no other.
+    let can_turn = matches!(wanted.state, None | Some(State::Delivered | State::Failed));
+    let turned = can_turn.then(|| match oldest_first {
+        true => (to("", ""), "Newest first"),
+        false => (to("", "1"), "Oldest first"),
+    });
+    let here = to(&asked.cursor, order);
+    page.reached =
+        found.reached.filter(|_| next.is_some() && found.events.len() < PER_PAGE).map(|at| When::new(at, now));
+    page.looked_at = words::number(found.looked_at);
+    page.bulk = bulk(&page, wanted.state);
+    page.rows = Row::all(&found.events, now);
+    (page.next, page.first, page.turned, page.here) = (next, first, turned, here);
+    Ok(shown(&page))
+}
+
+/// What can be done to all events of a state.
+fn bulk(page: &Events, state: Option<State>) -> Option<(String, &'static str)> {
+    let (action, name) = match state? {
+        State::Failed => ("retry", "Retry all of these…"),
+        State::Delivered => ("replay", "Replay all of these…"),
+        _ => ("fail", "Mark all of these failed…"),
+    };
+    page.frame.acts.then(|| (page.narrowed.link("/bulk", &[("action", action)]), name))
+}
+
+#[derive(Deserialize)]
+pub(super) struct SearchAsked {
+    #[serde(default)]
+    q: String,
+}
+
+/// Exactly that, at once; else a part of it, as far back as is quick.
+pub(super) async fn search(
+    _: Viewer,
+    Using(desk): Using<Arc<Desk>>,
+    Asked(asked): Asked<SearchAsked>,
+) -> Result<Response, Refusal> {
+    let text = asked.q.trim();
+    if text.is_empty() {
+        return Ok(then("/events"));
+    }
+    if text.contains('\0') {
+        return Err(bad("the search contains a NUL character; remove it"));
+    }
+    match text.parse::<Uuid>() {
+        Ok(id) if desk.event(id).await.is_ok() => Ok(then(&format!("/events/{id}"))),
+        _ => Ok(then(&format!("/events?search={}", in_query(text)))),
+    }
+}

@@ -1,0 +1,144 @@
+//! A filter as it stands in an address and in a form: every field is text, and an empty one is none. So a link carries
+//! the whole filter, and a form shows again what was typed into it.
+
+use chrono::{DateTime, NaiveDateTime, Utc};
+use pillarbox::store::State;
+use serde::Deserialize;
+
+use super::super::desk::Wanted;
+use super::super::refusal::{Refusal, in_query};
+use super::frame::bad;
+use super::span::Span;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct Narrowed {
+    pub(super) state: String,
+    pub(super) event_type: String,
+    pub(super) aggregate_type: String,
+    pub(super) aggregate_id: String,
+    pub(super) destination: String,
+    pub(super) parked_on: String,
+    pub(super) search: String,
+    pub(super) since: String,
+    pub(super) until: String,
+    /// A year, a month, a day or an hour.
+    pub(super) when: String,
+}
+
+impl Narrowed {
+    #[allow(dead_code, reason = "for the groups of dead letters")]
+    pub(super) fn failed() -> Self {
+        Self { state: State::Failed.as_str().to_owned(), ..Self::default() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The fields that are filled in.
+    pub(super) fn pairs(&self) -> Vec<(&'static str, &str)> {
+        let all = [
+            ("state", &self.state),
+            ("event_type", &self.event_type),
+            ("aggregate_type", &self.aggregate_type),
+            ("aggregate_id", &self.aggregate_id),
+            ("destination", &self.destination),
+            ("parked_on", &self.parked_on),
+            ("search", &self.search),
+            ("since", &self.since),
+            ("until", &self.until),
+            ("when", &self.when),
+        ];
+        let filled = all.into_iter().map(|(name, text)| (name, text.trim()));
+        filled.filter(|(_, text)| !text.is_empty()).collect()
+    }
+
+    /// An address with this filter and more.
+    pub(super) fn link(&self, path: &str, more: &[(&str, &str)]) -> String {
+        let mut text = path.to_owned();
+        let more = more.iter().copied().filter(|(_, value)| !value.is_empty());
+        for (place, (name, value)) in self.pairs().into_iter().chain(more).enumerate() {
+            text.push(if place == 0 { '?' } else { '&' });
+            text.push_str(&format!("{name}={}", in_query(value)));
+        }
+        text
+    }
+
+    pub(super) fn span(&self) -> Result<Option<Span>, Refusal> {
+        match self.when.trim() {
+            "" => Ok(None),
+            text => match Span::parse(text) {
+                Some(span) => Ok(Some(span)),
+                None => {
+                    Err(bad(format!("when is {text:?}, but must be a year, month, day or hour, like 2026-11-15T20")))
+                }
+            },
+        }
+    }
+
+    pub(super) fn wanted(&self) -> Result<Wanted, Refusal> {
+        if self.pairs().iter().any(|(_, text)| text.contains('\0')) {
+            return Err(bad("a field contains a NUL character; remove it"));
+        }
+        let text = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        let state = text(&self.state).map(|state| {
+            State::parse(&state)
+                .ok_or_else(|| bad(format!("state is {state:?}, which is not one; choose one of the list")))
+        });
+        let span = self.span()?.map(Span::range);
+        let since = [moment("since", &self.since)?, span.map(|(since, _)| since)];
+        let until = [moment("until", &self.until)?, span.map(|(_, until)| until)];
+        Ok(Wanted {
+            state: state.transpose()?,
+            event_type: text(&self.event_type),
+            aggregate_type: text(&self.aggregate_type),
+            aggregate_id: text(&self.aggregate_id),
+            parked_on: text(&self.parked_on),
+            destination: text(&self.destination),
+            search: text(&self.search),
+            since: since.into_iter().flatten().max(),
+            until: until.into_iter().flatten().min(),
+        })
+    }
+}
+
+/// As a browser's field for a moment writes it, or with its zone.
+fn moment(name: &str, text: &str) -> Result<Option<DateTime<Utc>>, Refusal> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let zoned = || DateTime::parse_from_rfc3339(text).ok().map(|at| at.to_utc());
+    let plain = || {
+        let formats = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"];
+        formats.iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok()).map(|at| at.and_utc())
+    };
+    let refusal = || bad(format!("{name} is {text:?}, but must be a date and a time, like 2026-11-15T20:30"));
+    zoned().or_else(plain).map(Some).ok_or_else(refusal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_carries_the_filter_and_nothing_else() {
+        let narrowed = Narrowed { search: "a&b=c \"ü".to_owned(), ..Narrowed::failed() };
+        let link = narrowed.link("/events", &[("cursor", "x-_"), ("oldest_first", "")]);
+        assert_eq!(link, "/events?state=failed&search=a%26b%3Dc%20%22%C3%BC&cursor=x-_");
+        assert_eq!(Narrowed::default().link("/events", &[]), "/events");
+    }
+
+    #[test]
+    fn a_day_and_a_moment_narrow_together() {
+        let of = |since: &str, when: &str| {
+            let narrowed = Narrowed { since: since.to_owned(), when: when.to_owned(), ..Narrowed::default() };
+            narrowed.wanted().map(|wanted| [wanted.since, wanted.until].map(|at| at.map(|at| at.to_rfc3339())))
+        };
+        let at = |text: &str| Some(format!("{text}:00+00:00"));
+        assert_eq!(of("2026-11-15T20:30", "2026-11-15").unwrap(), [at("2026-11-15T20:30"), at("2026-11-16T00:00")]);
+        assert_eq!(of("2026-11-15T21:30:00+01:00", "").unwrap(), [at("2026-11-15T20:30"), None]);
+        assert!(of("yesterday", "").is_err() && of("", "2026-13").is_err());
+    }
+}

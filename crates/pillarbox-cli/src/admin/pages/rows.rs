@@ -1,0 +1,63 @@
+//! Events as rows of a table.
+
+use chrono::{DateTime, Utc};
+use pillarbox::store::{EventView, State};
+
+use super::words::{self, When};
+
+/// Errors in lists are cut.
+const ERROR: usize = 300;
+
+pub(super) struct Row {
+    pub(super) id: String,
+    pub(super) state: &'static str,
+    pub(super) event_type: String,
+    pub(super) aggregate_type: String,
+    pub(super) aggregate_id: String,
+    pub(super) attempts: u32,
+    pub(super) created: When,
+    /// What is most worth knowing of it in its state.
+    pub(super) story: String,
+    /// It waits for somebody to try it again.
+    pub(super) can_retry: bool,
+}
+
+impl Row {
+    pub(super) fn of(event: &EventView, now: DateTime<Utc>) -> Self {
+        Self {
+            id: event.id.to_string(),
+            state: event.state.as_str(),
+            event_type: event.event_type.clone(),
+            aggregate_type: event.aggregate_type.clone(),
+            aggregate_id: event.aggregate_id.clone(),
+            attempts: event.attempts,
+            created: When::new(event.created_at, now),
+            story: story(event, now),
+            can_retry: event.state == State::Failed,
+        }
+    }
+
+    pub(super) fn all(events: &[EventView], now: DateTime<Utc>) -> Vec<Self> {
+        events.iter().map(|event| Self::of(event, now)).collect()
+    }
+}
+
+fn story(event: &EventView, now: DateTime<Utc>) -> String {
+    let error = words::shortened(&event.error_message, ERROR);
+    let near = |at: Option<DateTime<Utc>>| at.map(|at| When::new(at, now).near).unwrap_or_default();
+    let because = if error.is_empty() { String::new() } else { format!(": {error}") };
+    match event.state {
+        State::Delivered => {
+            let took = event.delivered_at.and_then(|at| (at - event.created_at).to_std().ok());
+            took.map(|took| format!("after {}", words::duration(took))).unwrap_or_default()
+        }
+        State::Failed => match &event.failed_on {
+            Some(destination) => format!("{destination}{because}"),
+            None => error,
+        },
+        State::Parked => format!("waits for {}{because}", event.parked_on.as_deref().unwrap_or("a route")),
+        State::Scheduled => format!("{}{because}", near(event.next_attempt_at)),
+        State::Sending => format!("its lease ends {}", near(event.next_attempt_at)),
+        State::Due | State::Pending => format!("since {}{because}", near(event.next_attempt_at)),
+    }
+}

@@ -1,0 +1,121 @@
+//! Numbers and times as people read them. Pure.
+
+use std::fmt;
+use std::time::Duration;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+
+/// `1,234,567`.
+pub(super) fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `840 ms`, `2.4 s`, `3 min`, `5 h 10 min`, `12 d`: two places are enough.
+pub(super) fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0 if duration.as_millis() == 0 => format!("{} µs", duration.as_micros()),
+        0 => format!("{} ms", duration.as_millis()),
+        1..10 => format!("{:.1} s", duration.as_secs_f64()),
+        10..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// As of a quantile that may not be known.
+pub(super) fn maybe(duration_: Option<Duration>) -> String {
+    duration_.map_or_else(|| "–".to_owned(), duration)
+}
+
+/// `99.95 %`: never rounded up to all.
+pub(super) fn share(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent > 99.99 && percent < 100.0 { "99.99 %".to_owned() } else { format!("{}", Percent(percent)) }
+}
+
+struct Percent(f64);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{:.2}", self.0);
+        write!(f, "{} %", text.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+/// A moment, for machines and for people.
+#[derive(Debug, Clone)]
+pub(super) struct When {
+    /// To the microsecond.
+    pub(super) exact: String,
+    /// `3 min ago`, `in 12 s`.
+    pub(super) near: String,
+    /// `2026-11-15 20:31:07`.
+    pub(super) plain: String,
+}
+
+impl When {
+    pub(super) fn new(at: DateTime<Utc>, now: DateTime<Utc>) -> Self {
+        let (past, distance) = match (now - at).to_std() {
+            Ok(distance) => (true, distance),
+            Err(_) => (false, (at - now).to_std().unwrap_or_default()),
+        };
+        let near = match (past, distance.as_secs()) {
+            (_, 0) => "now".to_owned(),
+            (true, _) => format!("{} ago", coarse(distance)),
+            (false, _) => format!("in {}", coarse(distance)),
+        };
+        let exact = at.to_rfc3339_opts(SecondsFormat::Micros, true);
+        Self { exact, near, plain: at.format("%Y-%m-%d %H:%M:%S").to_string() }
+    }
+}
+
+fn coarse(distance: Duration) -> String {
+    duration(Duration::from_secs(distance.as_secs())).replace(".0 s", " s")
+}
+
+/// The first so many characters, and a sign that there is more.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+
+    use super::*;
+
+    #[test]
+    fn numbers_and_times_are_short() {
+        assert_eq!([number(0), number(999), number(1000), number(1_234_567)], ["0", "999", "1,000", "1,234,567"]);
+        let of = |millis| duration(Duration::from_millis(millis));
+        assert_eq!([of(840), of(2_400), of(70_000)], ["840 ms", "2.4 s", "70 s"]);
+        assert_eq!([of(200_000), of(9_000_000), of(864_000_000)], ["3 min", "2 h", "10 d"]);
+        assert_eq!([share(1.0), share(0.999_999), share(0.5), share(0.1234)], ["100 %", "99.99 %", "50 %", "12.34 %"]);
+    }
+
+    #[test]
+    fn a_moment_is_told_from_now() {
+        let now = DateTime::from_timestamp(1_700_000_000, 0).unwrap();
+        let at = |seconds| When::new(now + TimeDelta::seconds(seconds), now).near;
+        assert_eq!([at(0), at(-3), at(-300), at(45)], ["now", "3 s ago", "5 min ago", "in 45 s"]);
+        assert_eq!(When::new(now, now).plain, "2023-11-14 22:13:20");
+    }
+
+    #[test]
+    fn texts_are_cut_at_characters() {
+        assert_eq!([shortened("größer", 3), shortened("abc", 3)], ["grö…", "abc"]);
+    }
+}

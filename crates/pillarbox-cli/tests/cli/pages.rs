@@ -1,0 +1,242 @@
+//! The admin's pages as somebody without JavaScript has them: read, followed from link to link, and acted on by forms.
+
+use pillarbox_testkit::process::Program;
+use pillarbox_testkit::receiver::{Answer, Receiver};
+use pillarbox_testkit::wait_until;
+
+use crate::access::{PASSWORD, address, with_users};
+use crate::client::Client;
+use crate::delivering::PATIENCE;
+use crate::home::Home;
+
+const SCRIPT: &str = "<script>alert('x')</script>";
+
+/// A relay that serves the admin, a receiver that refuses what is said to be bad, and somebody who is logged in.
+struct Scene {
+    receiver: Receiver,
+    home: Home,
+    relay: Program,
+    client: Client,
+    csrf: String,
+}
+
+impl Scene {
+    async fn begin(user: &str) -> Self {
+        let receiver = Receiver::start().await;
+        refuse_bad(&receiver);
+        let (home, _) = with_users("mask = [\"$.card.number\"]");
+        let config = std::fs::read_to_string(home.path("pillarbox.toml")).unwrap();
+        let (_, admin) = config.split_once("[admin]").unwrap();
+        home.write(
+            "pillarbox.toml",
+            &format!(
+                "[relay]\npoll_interval = \"50ms\"\non_delivered = \"keep\"\n[relay.retry]\nbase = \"20ms\"\nmax_attempts = 2\n\
+                 [destinations.runner]\nkind = \"http\"\nurl = \"{}\"\nbearer = \"topsecret\"\nallow_private = true\n\
+                 [[routes]]\nevents = \"order.*\"\nto = [\"runner\"]\n[admin]{admin}",
+                receiver.url("/in")
+            ),
+        );
+        let mut command = home.command(&["relay"]);
+        command.env("PILLARBOX_ADMIN_LISTEN", "127.0.0.1:0");
+        let relay = Program::start(command);
+        let mut client = Client::new(&address(&relay).await);
+        assert_eq!(client.log_in(user, PASSWORD).await.status, 303);
+        let csrf = client.csrf().await;
+        Self { receiver, home, relay, client, csrf }
+    }
+
+    async fn page(&mut self, path: &str) -> String {
+        let answer = self.client.get(path).await;
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        answer.body
+    }
+
+    async fn act(&mut self, path: &str, fields: &[(&str, &str)]) -> crate::client::Answer {
+        let csrf = self.csrf.clone();
+        self.client.post(path, &[fields, &[("csrf", &csrf)]].concat()).await
+    }
+
+    async fn until(&self, id: &str, state: &str) {
+        wait_until(&format!("it is {state}"), PATIENCE, async || self.home.state(id) == state).await;
+    }
+}
+
+fn refuse_bad(receiver: &Receiver) {
+    receiver.answer_with(|request| {
+        let bad = String::from_utf8_lossy(&request.body).contains("bad");
+        if bad { Answer::status(500) } else { Answer::ok() }
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_page_can_be_read_by_a_viewer_who_is_offered_nothing_to_do() {
+    let mut scene = Scene::begin("vera").await;
+    let id = scene.home.emit("1", &["\"bad\""]);
+    scene.until(&id, "failed").await;
+    let event = format!("/events/{id}");
+    for path in ["/", "/events", "/events?state=failed", &event, "/destinations", "/jobs", "/audit"] {
+        let page = scene.page(path).await;
+        assert!(page.contains("<h1"), "{path}");
+        let forms = page.matches("method=\"post\"").count();
+        assert_eq!(forms, 1, "only the one to log out: {path}");
+        assert!(!page.contains("/bulk") && !page.contains(" style=") && !page.contains("<script>"), "{path}");
+    }
+    for path in ["retry", "fail", "replay"] {
+        let refused = scene.act(&format!("{event}/{path}"), &[]).await;
+        assert!(refused.status == 403 && refused.body.contains("vera is a viewer"), "{refused:?}");
+    }
+    for path in ["/destinations/runner/pause", "/destinations/runner/resume", "/bulk"] {
+        assert_eq!(scene.act(path, &[("action", "retry")]).await.status, 403, "{path}");
+    }
+    assert_eq!(scene.client.get("/bulk?action=retry").await.status, 403);
+    assert_eq!(scene.home.state(&id), "failed");
+    assert!(scene.page("/audit").await.contains("Nobody has done anything yet"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_is_told_with_all_there_is_to_know_and_nothing_that_is_secret() {
+    let mut scene = Scene::begin("olga").await;
+    let payload = format!(r#"{{"note":"{SCRIPT} bad","card":{{"number":"4111111111111111"}},"total":1.10}}"#);
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let header = format!("traceparent=00-{trace}-00f067aa0ba902b7-01");
+    let id = scene.home.emit("77", &[&payload, "--header", &header]);
+    scene.until(&id, "failed").await;
+    let page = scene.page(&format!("/events/{id}")).await;
+    let told = [
+        "order.placed",
+        "Order 77",
+        &id,
+        trace,
+        "Attempt 1 to runner failed",
+        "Attempt 2 to runner failed",
+        "Given up",
+    ];
+    for part in told.into_iter().chain(["status 500", "curl -X POST", "1.10", "id=\"do-retry\"", "id=\"do-replay\""]) {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("<script>alert") && page.contains("&#60;script&#62;alert"), "{page}");
+    assert!(!page.contains("4111111111111111") && !page.contains("topsecret"), "{page}");
+    let whole = scene.client.get(&format!("/events/{id}/payload")).await;
+    assert_eq!(whole.header("content-disposition"), format!("attachment; filename=\"{id}.json\""));
+    assert_eq!((whole.header("content-type"), whole.header("x-content-type-options")), ("application/json", "nosniff"));
+    assert!(!whole.body.contains("4111111111111111") && whole.json()["note"].as_str().unwrap().contains(SCRIPT));
+    assert_eq!(scene.client.get("/events/01890000-0000-7000-8000-000000000000").await.status, 404);
+    assert_eq!(scene.client.get("/events/x").await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_payload_is_shown_cut_and_saved_whole() {
+    let mut scene = Scene::begin("olga").await;
+    let text = "x".repeat(1_000_000);
+    let emit = ["emit", "Order", "1", "order.placed", "-", "--json"];
+    let emitted = scene.home.run_with_input(&emit, &format!("\"{text}\"")).succeeded().json();
+    let id = emitted["id"].as_str().unwrap().to_owned();
+    scene.until(&id, "delivered").await;
+    let page = scene.page(&format!("/events/{id}")).await;
+    assert!(page.len() < 100_000 && page.contains("Only its beginning is shown"), "{}", page.len());
+    assert_eq!(scene.client.get(&format!("/events/{id}/payload")).await.json(), text.as_str());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_filtered_searched_and_turned_page_by_page() {
+    let mut scene = Scene::begin("olga").await;
+    for number in 0..60 {
+        scene.home.json(&["emit", "Order", &number.to_string(), "order.placed", "--key", &format!("key-{number}")]);
+    }
+    let bad = scene.home.emit("bad", &["\"bad\""]);
+    scene.until(&bad, "failed").await;
+    let rows = |page: &str| page.matches("<tr data-event=").count();
+    let failed = scene.page("/events?state=failed&destination=runner").await;
+    assert!(rows(&failed) == 1 && failed.contains(&bad), "{failed}");
+    assert_eq!(rows(&scene.page("/events?state=failed&event_type=invoice.*").await), 0);
+    assert_eq!(rows(&scene.page("/events?aggregate_type=Order&aggregate_id=7").await), 1);
+    let year = chrono::Utc::now().format("%Y").to_string();
+    assert_eq!(rows(&scene.page(&format!("/events?when={year}&state=failed")).await), 1);
+    assert_eq!(rows(&scene.page("/events?when=2001&state=failed").await), 0);
+
+    let first = scene.page("/events?event_type=order.*").await;
+    assert_eq!(rows(&first), 50);
+    let next = first.split("class=\"button more\" href=\"").nth(1).unwrap().split('"').next().unwrap();
+    let next = next.replace("&#38;", "&").replace("&amp;", "&");
+    assert!(next.contains("event_type=order."), "the filter goes along: {next}");
+    let second = scene.page(&next).await;
+    assert_eq!(rows(&second), 11);
+    assert!(second.contains("To the first page"));
+
+    let found = scene.client.get(&format!("/search?q={bad}")).await;
+    assert_eq!((found.status, found.header("location")), (303, format!("/events/{bad}").as_str()));
+    assert_eq!(scene.client.get("/search?q=ey-17").await.header("location"), "/events?search=ey-17");
+    assert_eq!(rows(&scene.page("/events?search=ey-17").await), 1);
+    for wrong in ["state=odd", "when=2026-13", "cursor=zz", "since=now"] {
+        let refused = scene.client.get(&format!("/events?{wrong}")).await;
+        assert_eq!(refused.status, 400, "{wrong}: {refused:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_retries_marks_failed_and_replays() {
+    let mut scene = Scene::begin("olga").await;
+    let id = scene.home.emit("1", &["\"bad\""]);
+    scene.until(&id, "failed").await;
+    scene.receiver.answer_with(|_| Answer::ok());
+    let done = scene.act(&format!("/events/{id}/retry"), &[]).await;
+    assert_eq!((done.status, done.header("location")), (303, format!("/events/{id}?did=retry").as_str()));
+    assert!(scene.page(done.header("location")).await.contains("It is due now"));
+    scene.until(&id, "delivered").await;
+    let again = scene.act(&format!("/events/{id}/retry"), &[]).await;
+    assert!(again.status == 409 && again.body.contains("it was delivered"), "{again:?}");
+
+    let done = scene.act(&format!("/events/{id}/replay"), &[]).await;
+    let place = done.header("location").to_owned();
+    let new = place.split(['/', '?']).nth(2).unwrap().to_owned();
+    assert!(new != id && place.ends_with("?did=replay"), "{place}");
+    scene.until(&new, "delivered").await;
+    assert!(scene.page(&format!("/events/{new}")).await.contains(&format!("href=\"/events/{id}\" id=\"replay-of\"")));
+    assert_eq!(scene.receiver.count(), 4, "two that failed, the retry and the replay");
+
+    let later = (chrono::Utc::now() + chrono::TimeDelta::hours(1)).to_rfc3339();
+    let id = scene.home.emit("2", &["--deliver-at", &later]);
+    let done = scene.act(&format!("/events/{id}/fail"), &[("reason", SCRIPT), ("back", "//evil.example")]).await;
+    assert_eq!(done.header("location"), "/", "nobody is led away");
+    assert_eq!(scene.home.state(&id), "failed");
+    let page = scene.page(&format!("/events/{id}")).await;
+    assert!(page.contains("marked failed by olga") && !page.contains("<script>alert"), "{page}");
+
+    let audit = scene.page("/audit").await;
+    for what in ["retry", "replay", "fail"] {
+        assert!(audit.contains(&format!("data-what=\"{what}\"")), "{what}: {audit}");
+    }
+    assert!(scene.relay.terminate(PATIENCE).await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_is_paused_and_resumed() {
+    let mut scene = Scene::begin("olga").await;
+    assert!(scene.page("/destinations").await.contains("id=\"pause-runner\""));
+    assert_eq!(scene.act("/destinations/runner/pause", &[]).await.header("location"), "/destinations?did=pause");
+    let page = scene.page("/destinations").await;
+    assert!(page.contains("data-health=\"paused\"") && page.contains("Paused by olga"), "{page}");
+    assert!(page.contains("id=\"resume-runner\"") && !page.contains("topsecret"), "{page}");
+    scene.act("/destinations/runner/resume", &[]).await;
+    let id = scene.home.emit("1", &["{}"]);
+    scene.until(&id, "delivered").await;
+    assert_eq!(scene.act("/destinations/nowhere/pause", &[]).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_overview_tells_what_flows() {
+    let mut scene = Scene::begin("olga").await;
+    for number in 0..5 {
+        scene.home.emit(&number.to_string(), &["{}"]);
+    }
+    scene.home.json(&["emit", "Other", "1", "invoice.sent"]);
+    let client = tokio::sync::Mutex::new(&mut scene.client);
+    wait_until("it is told", PATIENCE, async || {
+        let page = client.lock().await.get("/").await.body;
+        page.contains("delivered <strong>5</strong>") && page.contains("id=\"tile-parked\" data-value=\"1\"")
+    })
+    .await;
+    let page = scene.page("/").await;
+    assert!(page.contains("data-destination=\"runner\" data-health=\"up\""), "{page}");
+    assert!(page.contains("data-relay=") && page.contains("<svg") && page.contains("data-refresh=\"3\""), "{page}");
+}
