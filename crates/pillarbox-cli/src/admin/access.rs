@@ -5,7 +5,7 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{FromRequestParts, Request, State};
@@ -37,6 +37,8 @@ mod users;
 /// The field of every form, and the header of scripts, that carries the session's CSRF token.
 const CSRF_FIELD: &str = "csrf";
 const CSRF_HEADER: &str = "x-csrf-token";
+/// Who sends a request more slowly, or asks for what takes longer, gets no answer to it.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Forms are small; what is larger is not one.
 const FORM_LIMIT: usize = 256 << 10;
 
@@ -61,7 +63,6 @@ pub(crate) struct Viewer(pub(crate) Who);
 
 /// Needs somebody who may act.
 #[derive(Debug)]
-#[allow(dead_code, reason = "nothing that is served acts yet")]
 pub(crate) struct Operator(pub(crate) Who);
 
 impl<S: Send + Sync> FromRequestParts<S> for Viewer {
@@ -140,7 +141,7 @@ impl Access {
         self.hosts.check(&host)?;
         let visitor = self.visitor(request.headers())?;
         let acts = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-        if acts && !has_bearer(request.headers()) {
+        if acts && bearer(request.headers()).is_none() {
             headers::check_origin(request.headers(), &host)?;
             // Whoever logs in again, in another tab, has proved more than a token does.
             if let Some(token) = visitor.csrf.as_ref().filter(|_| request.uri().path() != login::PATH) {
@@ -156,10 +157,9 @@ impl Access {
         if self.users.is_empty() {
             return Ok(visitor(Some(Who { name: ANYONE.to_owned(), role: Role::Viewer }), None));
         }
-        if has_bearer(headers) {
-            let who = bearer(headers).and_then(|token| self.users.by_token(token));
+        if let Some(token) = bearer(headers) {
             let unknown = || Refusal::unknown("the token is not known; make one with `pillarbox admin make-token`");
-            return Ok(visitor(Some(who.ok_or_else(unknown)?), None));
+            return Ok(visitor(Some(self.users.by_token(token).ok_or_else(unknown)?), None));
         }
         let session = self.cookie.of(headers).and_then(|id| self.sessions.find(id, Instant::now()));
         Ok(session.map_or_else(|| visitor(None, None), |session| visitor(Some(session.who), Some(session.csrf))))
@@ -180,9 +180,16 @@ pub(super) async fn guard(State(access): State<Arc<Access>>, request: Request, n
     let api = request.uri().path().starts_with(API);
     let theme = Theme::of(request.headers());
     let came_for = (request.method() == Method::GET).then(|| request.uri().to_string());
-    let mut response = match access.admit(request).await {
-        Ok(request) => next.run(request).await,
-        Err(refusal) => refusal.told(api, None, theme),
+    let answered = async {
+        match access.admit(request).await {
+            Ok(request) => next.run(request).await,
+            Err(refusal) => refusal.told(api, None, theme),
+        }
+    };
+    let mut response = match tokio::time::timeout(PATIENCE, answered).await {
+        Ok(response) => response,
+        Err(_) => Refusal::new(StatusCode::GATEWAY_TIMEOUT, "that took too long; the database may be slow")
+            .told(api, None, theme),
     };
     if let Some(refusal) = response.extensions_mut().remove::<Refusal>() {
         response = refusal.told(api, came_for.as_deref(), theme);
@@ -203,12 +210,10 @@ fn host_of(request: &Request) -> Result<String, Refusal> {
     }
 }
 
-fn has_bearer(headers: &HeaderMap) -> bool {
-    headers.contains_key(AUTHORIZATION)
-}
-
+/// The token, if one is given, whatever it is. Another scheme is meant for a proxy.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let given = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
+    let (scheme, token) = given.split_once(' ').unwrap_or((given, ""));
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 

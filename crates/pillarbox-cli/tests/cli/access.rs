@@ -201,6 +201,50 @@ async fn a_token_is_known_and_another_is_not() {
     }
 }
 
+const PAUSE: &str = "/api/v1/destinations/nowhere/pause";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_acts_only_for_an_operator_and_for_a_session_only_with_its_token() {
+    let home = Home::with_config(DISCARD);
+    let (_program, mut anyone) = serve(&home).await;
+    assert_eq!(anyone.get("/api/v1/destinations").await.status, 200);
+    let refused = anyone.post(PAUSE, &[]).await;
+    assert_eq!((refused.status, refused.header("content-type")), (403, "application/problem+json"));
+    assert!(refused.json()["detail"].as_str().unwrap().contains("without users the admin only shows"), "{refused:?}");
+
+    let (home, token) = with_users("");
+    let (_program, mut client) = serve(&home).await;
+    assert_eq!(client.post(PAUSE, &[]).await.status, 401);
+    assert_eq!(client.get("/api/v1/destinations").await.status, 401);
+    client.log_in("vera", PASSWORD).await;
+    let csrf = client.csrf().await;
+    let refused = client.send("POST", PAUSE, &[("x-csrf-token", &csrf)], "").await;
+    assert!(refused.status == 403 && refused.body.contains("vera is a viewer"), "{refused:?}");
+
+    client.log_in("olga", PASSWORD).await;
+    let (csrf_of_vera, csrf) = (csrf, client.csrf().await);
+    for forged in [&[][..], &[("x-csrf-token", "")], &[("x-csrf-token", csrf_of_vera.as_str())]] {
+        let refused = client.send("POST", PAUSE, forged, "").await;
+        assert_eq!((refused.status, refused.header("content-type")), (403, "application/problem+json"), "{refused:?}");
+    }
+    let json = [("content-type", "application/json")];
+    assert_eq!(client.send("POST", PAUSE, &json, &format!("{{\"csrf\":\"{csrf}\"}}")).await.status, 403);
+    let state = client.get("/api/v1/destinations").await;
+    assert_eq!(state.json()["destinations"][0]["paused_by"], Value::Null, "{state:?}");
+    let done = client.send("POST", PAUSE, &[("x-csrf-token", &csrf)], "").await;
+    assert!(done.status == 200 && done.json()["changed"] == true, "{done:?}");
+
+    let mut program = Client::new(&client.host);
+    program.headers = vec![("authorization".to_owned(), format!("bearer {token}"))];
+    let done = program.post("/api/v1/destinations/nowhere/resume", &[]).await;
+    assert!(done.status == 200 && done.json()["changed"] == true, "{done:?}");
+    assert!(program.cookies().is_empty());
+    let audit = program.get("/api/v1/audit").await.json();
+    let lines: Vec<_> = audit["entries"].as_array().unwrap_or_else(|| panic!("{audit}")).iter().collect();
+    assert_eq!(lines.len(), 2, "{audit}");
+    assert!(lines.iter().all(|line| line["who"] == "olga"), "{audit}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn guessing_gets_slower_for_a_name_known_or_not() {
     let (home, _) = with_users("");
