@@ -10,6 +10,7 @@ pub mod fan_out;
 pub mod fence;
 pub mod leases;
 pub mod list;
+pub mod look_up;
 pub mod migrate;
 pub mod next_due;
 pub mod order;
@@ -160,6 +161,11 @@ macro_rules! store_suite {
                 only_what_is_done_is_replayed,
                 what_people_do_is_written_down,
                 work_in_batches_is_one_line_of_the_audit;
+            look_up:
+                find_takes_ids_keys_and_aggregates,
+                neighbours_are_of_the_same_aggregate,
+                dead_letters_are_told_by_what_they_have_in_common,
+                many_dead_letters_are_looked_at_as_far_as_it_goes;
             migrate:
                 a_missing_schema_is_refused_with_the_command_to_run,
                 migrating_twice_is_fine,
@@ -182,6 +188,7 @@ mod tests {
             include_str!("conformance/fence.rs"),
             include_str!("conformance/leases.rs"),
             include_str!("conformance/list.rs"),
+            include_str!("conformance/look_up.rs"),
             include_str!("conformance/migrate.rs"),
             include_str!("conformance/next_due.rs"),
             include_str!("conformance/order.rs"),

@@ -19,8 +19,10 @@ use crate::relay::wake::Waker;
 mod act;
 #[cfg(feature = "postgres")]
 pub mod celery_outbox;
+mod dead_letters;
 mod examine;
 mod figures;
+mod fold;
 mod inspect;
 mod list;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -35,8 +37,10 @@ pub mod sqlite;
 mod walk;
 
 pub use act::{Entry, Marked, REPLAY_OF, Replayed, Retried, Selection};
+pub use dead_letters::{DeadLetters, Group};
 pub use examine::{Finding, Level};
 pub use figures::{LaneView, Latency, Minute, Told};
+pub use fold::fold_error;
 pub use inspect::{
     AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, EventView, Inspect, Parked, PausedView,
     RelayView, State,

@@ -148,6 +148,7 @@ pub async fn each_filter_narrows_the_list(outbox: &dyn Outbox) {
         ("since is inclusive", Filter { since: Some(order.created_at), ..open() }, vec![order.id]),
         ("until is exclusive", Filter { until: Some(file.created_at), ..open() }, vec![old_id]),
         ("state", Filter { state: Some(State::Parked), ..open() }, vec![file.id]),
+        ("what no text can hold", Filter { search: text("a\0b"), ..open() }, vec![]),
         (
             "several",
             Filter { aggregate_id: text("1"), aggregate_type: text("Order"), search: text("placed"), ..open() },

@@ -1,7 +1,7 @@
 -- List, what is neither parked nor done, by when it is due. $1 the state; $13, $14 behind this moment and seq.
 -- What is due ends now, and what is not begins there.
 WHERE status = 'pending' AND parked_on IS NULL
-  AND (next_attempt_at, seq) > ($13, $14)
+  AND (next_attempt_at, seq)
+      > (greatest($13, CASE WHEN $1 IN ('scheduled', 'sending') THEN (SELECT clock_timestamp()) END), $14)
   AND next_attempt_at <= CASE WHEN $1 = 'due' THEN (SELECT clock_timestamp()) ELSE 'infinity' END
-  AND next_attempt_at > CASE WHEN $1 IN ('scheduled', 'sending') THEN (SELECT clock_timestamp()) ELSE '-infinity' END
 ORDER BY next_attempt_at, seq

@@ -12,6 +12,7 @@ use crate::emit::Emitted;
 use crate::error::StoreError;
 use crate::event::{Event, Headers, Status};
 use crate::store::act::{Entry, Marked, Replayed, Retried, Selection};
+use crate::store::dead_letters::DeadLetters;
 use crate::store::examine::Finding;
 use crate::store::figures::{LaneView, Minute};
 use crate::store::list::{Filter, Page, Turn};
@@ -257,6 +258,17 @@ pub struct AuditView {
 pub trait Inspect: Send + Sync + 'static {
     /// A page of what the filter finds. Its cost has a bound, however many events there are.
     async fn list(&self, filter: &Filter, turn: &Turn) -> Result<Page, StoreError>;
+
+    /// Events with exactly this id, idempotency key or aggregate id, the newest first. Of an aggregate, what is not delivered, and
+    /// what was, as far as it is among the newest.
+    async fn find(&self, text: &str) -> Result<Vec<EventView>, StoreError>;
+
+    /// Events of the same aggregate around this one, itself left out, in the order of `seq`: ten at most of each kind before and
+    /// behind it, and of what was delivered those that were emitted not long before or after it.
+    async fn neighbours(&self, id: Uuid) -> Result<Vec<EventView>, StoreError>;
+
+    /// What failed at this moment or later, by destination and error; whatever state the filter says, they are failed ones.
+    async fn dead_letters(&self, filter: &Filter, oldest: DateTime<Utc>) -> Result<DeadLetters, StoreError>;
 
     /// One event with all that is kept of it.
     async fn get(&self, id: Uuid) -> Result<Option<EventDetail>, StoreError>;

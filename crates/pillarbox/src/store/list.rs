@@ -15,6 +15,16 @@ pub use cursor::{BadCursor, Cursor};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use stretch::{Passed, Plan, Stretch, Way};
 
+/// How many events of an aggregate a look-up finds.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) const FOUND: usize = 50;
+/// How many neighbours of an event are told, before and behind it.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) const NEIGHBOURS: usize = 10;
+/// How many events before and behind it they are looked for among, if no index knows them.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) const NEAR: usize = 5_000;
+
 /// Which events to list; each field that is set narrows it.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
@@ -36,6 +46,17 @@ pub struct Filter {
     pub since: Option<DateTime<Utc>>,
     /// Emitted before.
     pub until: Option<DateTime<Utc>>,
+}
+
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+impl Filter {
+    /// A database's text holds no NUL, and one of them refuses to look for it.
+    pub(crate) fn can_match(&self) -> bool {
+        let Self { event_type, aggregate_type, aggregate_id, parked_on, search, destination, .. } = self;
+        let texts = [event_type, aggregate_type, aggregate_id, parked_on, search].into_iter().flatten();
+        let names = destination.iter().map(|to| &to.name);
+        !texts.chain(names).any(|text| text.contains('\0'))
+    }
 }
 
 /// A destination, and what leads there: an event is of it if its route leads there, if it is parked on it, or if a delivery

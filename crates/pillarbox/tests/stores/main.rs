@@ -5,6 +5,7 @@ mod adopted;
 mod alone;
 mod grants;
 mod held;
+mod looking;
 mod opening;
 mod plan;
 mod schema;

@@ -115,6 +115,9 @@ impl Plan {
 
 /// The ways of a filter, one behind the other.
 fn ways(filter: &Filter) -> Vec<Way> {
+    if !filter.can_match() {
+        return Vec::new();
+    }
     match (filter.state, &filter.parked_on) {
         (None | Some(State::Pending | State::Parked), Some(_)) => vec![Way::ParkedOn],
         (_, Some(_)) => vec![],
@@ -176,6 +179,13 @@ impl Stretch {
             to: (far(), i64::MAX),
             parked_on: filter.parked_on.clone().unwrap_or_default(),
         }
+    }
+
+    /// Dead letters that became that at this moment or later, the newest first.
+    pub(crate) fn failed_since(filter: &Filter, oldest: DateTime<Utc>) -> Self {
+        let mut stretch = Self::of(Way::Failed, filter, &Turn::default());
+        stretch.from.0 = stretch.from.0.max(oldest);
+        stretch
     }
 
     /// The statement with this way in it, which is one of our own texts.

@@ -88,7 +88,7 @@ impl PostgresStore {
 
     pub(super) async fn begin_entry(&self, who: &str, what: &str, target: &str) -> Result<i64, sqlx::Error> {
         let query = self.schema.query_scalar(include_str!("../../../sql/postgres/audit_write.sql"));
-        query.bind(who).bind(what).bind(target).bind(0_i64).fetch_one(&self.pool).await
+        query.bind(who).bind(what).bind(kept(target).into_owned()).bind(0_i64).fetch_one(&self.pool).await
     }
 
     async fn write_down(
@@ -107,7 +107,7 @@ impl PostgresStore {
                 .query(include_str!("../../../sql/postgres/audit_write.sql"))
                 .bind(who)
                 .bind(what)
-                .bind(target),
+                .bind(kept(target).into_owned()),
             Entry::Adding(id) => self.schema.query(include_str!("../../../sql/postgres/audit_add.sql")).bind(id),
         };
         query.bind(limit(events)).execute(&mut **tx).await.map(drop)

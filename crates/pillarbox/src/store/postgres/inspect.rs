@@ -12,10 +12,12 @@ use crate::emit::{self, Emitted};
 use crate::error::{EmitError, StoreError};
 use crate::event::{Event, read_headers};
 use crate::store::act::{Entry, Marked, Replayed, Retried, Selection};
+use crate::store::dead_letters::DeadLetters;
 use crate::store::examine::Finding;
 use crate::store::figures::Minute;
 use crate::store::inspect::{
-    AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, Inspect, Parked, PausedView, RelayView, State,
+    AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, EventView, Inspect, Parked, PausedView,
+    RelayView, State,
 };
 use crate::store::list::{Filter, Page, Turn};
 
@@ -23,6 +25,18 @@ use crate::store::list::{Filter, Page, Turn};
 impl Inspect for PostgresStore {
     async fn list(&self, filter: &Filter, turn: &Turn) -> Result<Page, StoreError> {
         self.list_page(filter, turn).await
+    }
+
+    async fn find(&self, text: &str) -> Result<Vec<EventView>, StoreError> {
+        self.find_exactly(text).await
+    }
+
+    async fn neighbours(&self, id: Uuid) -> Result<Vec<EventView>, StoreError> {
+        self.neighbours_of(id).await.map_err(database("looking for an event's neighbours"))
+    }
+
+    async fn dead_letters(&self, filter: &Filter, oldest: DateTime<Utc>) -> Result<DeadLetters, StoreError> {
+        self.group_dead_letters(filter, oldest).await.map_err(database("looking at dead letters"))
     }
 
     async fn get(&self, id: Uuid) -> Result<Option<EventDetail>, StoreError> {

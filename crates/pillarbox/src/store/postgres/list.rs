@@ -1,12 +1,16 @@
 //! Lists of events on PostgreSQL: a stretch of an index at a time.
 
-use sqlx::Row;
-use sqlx::postgres::PgRow;
+use chrono::{DateTime, Utc};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::{Query, QueryScalar};
+use sqlx::{Postgres, Row};
+use uuid::Uuid;
 
 use super::{PostgresStore, database, limit, read};
 use crate::error::StoreError;
-use crate::store::State;
-use crate::store::list::{Filter, Page, Passed, Plan, Stretch, Turn, Way};
+use crate::store::dead_letters::{BUDGET, DeadLetters, Groups, Letter};
+use crate::store::inspect::{EventView, State};
+use crate::store::list::{FOUND, Filter, NEAR, NEIGHBOURS, Page, Passed, Plan, Stretch, Turn, Way};
 use crate::store::row::{like, search_like};
 
 impl PostgresStore {
@@ -26,19 +30,32 @@ impl PostgresStore {
         most: usize,
         budget: u64,
     ) -> Result<Vec<Passed>, sqlx::Error> {
-        let routes = filter.destination.as_ref().map(|to| to.routes.iter().collect::<Vec<_>>()).unwrap_or_default();
-        let name = filter.destination.as_ref().map(|to| to.name.as_str());
-        let leads = |to: &[String]| name.is_some_and(|name| to.iter().any(|place| place == name));
         // Through the connections that claim: they are held to the indexes.
         let mut tx = self.holds.pool().begin().await?;
-        let rows = self
-            .schema
-            .query(&statement(stretch))
+        let rows = self.ask(&statement(stretch), stretch, filter, most, budget).fetch_all(&mut *tx).await?;
+        tx.commit().await?;
+        rows.iter().map(passed).collect()
+    }
+
+    /// A statement that takes the values of `list.sql`.
+    fn ask(
+        &self,
+        text: &str,
+        stretch: &Stretch,
+        filter: &Filter,
+        most: usize,
+        budget: u64,
+    ) -> Query<'static, Postgres, PgArguments> {
+        let routes = filter.destination.as_ref().map(|to| to.routes.iter().collect::<Vec<_>>()).unwrap_or_default();
+        let name = filter.destination.as_ref().map(|to| to.name.clone());
+        let leads = |to: &[String]| name.as_ref().is_some_and(|name| to.contains(name));
+        self.schema
+            .query(text)
             .bind(filter.state.map(State::as_str))
             .bind(filter.event_type.as_deref().map(like))
-            .bind(&filter.aggregate_type)
-            .bind(&filter.aggregate_id)
-            .bind(&filter.parked_on)
+            .bind(filter.aggregate_type.clone())
+            .bind(filter.aggregate_id.clone())
+            .bind(filter.parked_on.clone())
             .bind(filter.search.as_deref().map(search_like))
             .bind(filter.since)
             .bind(filter.until)
@@ -50,15 +67,84 @@ impl PostgresStore {
             .bind(stretch.from.1)
             .bind(stretch.to.0)
             .bind(stretch.to.1)
-            .bind(&stretch.parked_on)
-            .bind(name)
+            .bind(stretch.parked_on.clone())
+            .bind(name.clone())
             .bind(routes.iter().map(|route| like(route.events.as_str())).collect::<Vec<_>>())
             .bind(routes.iter().map(|route| like(route.aggregates.as_str())).collect::<Vec<_>>())
             .bind(routes.iter().map(|route| leads(&route.to)).collect::<Vec<_>>())
-            .fetch_all(&mut *tx)
-            .await?;
+    }
+
+    pub(super) async fn group_dead_letters(
+        &self,
+        filter: &Filter,
+        oldest: DateTime<Utc>,
+    ) -> Result<DeadLetters, sqlx::Error> {
+        if !filter.can_match() {
+            return Ok(Groups::new(oldest, oldest).told(0, None));
+        }
+        let filter = &Filter { state: Some(State::Failed), ..filter.clone() };
+        let stretch = Stretch::failed_since(filter, oldest);
+        let text = include_str!("../../../sql/postgres/dead_letters.sql").replace("{list}", &statement(&stretch));
+        let mut tx = self.holds.pool().begin().await?;
+        let rows = self.ask(&text, &stretch, filter, usize::MAX, BUDGET).fetch_all(&mut *tx).await?;
         tx.commit().await?;
-        rows.iter().map(entry).collect()
+        let Some(last) = rows.last() else { return Ok(Groups::new(oldest, oldest).told(0, None)) };
+        let looked_at = last.try_get::<i64, _>("number")?.unsigned_abs();
+        let reached = if looked_at < BUDGET { None } else { Some(last.try_get("updated_at")?) };
+        let mut groups = Groups::new(oldest, last.try_get("now")?);
+        for row in &rows {
+            if row.try_get("matches")? {
+                groups.add(letter(row)?);
+            }
+        }
+        Ok(groups.told(looked_at, reached))
+    }
+
+    pub(super) async fn find_exactly(&self, text: &str) -> Result<Vec<EventView>, StoreError> {
+        if text.contains('\0') {
+            return Ok(Vec::new());
+        }
+        let recent = Filter { aggregate_id: Some(text.to_owned()), ..Filter::default() };
+        let recent = self.list_page(&recent, &Turn::default()).await?.events;
+        let mut ids: Vec<Uuid> = self
+            .of_index(include_str!("../../../sql/postgres/find.sql"), |query| {
+                query.bind(text.to_owned()).bind(Uuid::parse_str(text).ok()).bind(limit(FOUND))
+            })
+            .await
+            .map_err(database("looking for events"))?;
+        ids.extend(recent.iter().map(|event| event.id));
+        let mut found = self.views(&ids).await.map_err(database("reading events"))?;
+        found.reverse();
+        Ok(found)
+    }
+
+    pub(super) async fn neighbours_of(&self, id: Uuid) -> Result<Vec<EventView>, sqlx::Error> {
+        let ids = self
+            .of_index(include_str!("../../../sql/postgres/get_neighbours.sql"), |query| {
+                query.bind(id).bind(limit(NEIGHBOURS)).bind(limit(NEAR))
+            })
+            .await?;
+        self.views(&ids).await
+    }
+
+    /// Ids, found by statements that are held to the indexes.
+    async fn of_index(
+        &self,
+        text: &str,
+        bind: impl FnOnce(
+            QueryScalar<'static, Postgres, Uuid, PgArguments>,
+        ) -> QueryScalar<'static, Postgres, Uuid, PgArguments>,
+    ) -> Result<Vec<Uuid>, sqlx::Error> {
+        let mut tx = self.holds.pool().begin().await?;
+        let ids = bind(self.schema.query_scalar(text)).fetch_all(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(ids)
+    }
+
+    /// In the order of `seq`.
+    async fn views(&self, ids: &[Uuid]) -> Result<Vec<EventView>, sqlx::Error> {
+        let query = self.schema.query(include_str!("../../../sql/postgres/views.sql")).bind(ids.to_vec());
+        query.fetch_all(&self.pool).await?.iter().map(read::view).collect()
     }
 }
 
@@ -75,7 +161,16 @@ fn statement(stretch: &Stretch) -> String {
     stretch.put_into(include_str!("../../../sql/postgres/list.sql"), way)
 }
 
-fn entry(row: &PgRow) -> Result<Passed, sqlx::Error> {
+fn passed(row: &PgRow) -> Result<Passed, sqlx::Error> {
     let number: i64 = row.try_get("number")?;
     Ok(Passed { event: read::view(row)?, number: number.unsigned_abs(), matches: row.try_get("matches")? })
+}
+
+fn letter(row: &PgRow) -> Result<Letter, sqlx::Error> {
+    Ok(Letter {
+        failed_at: row.try_get("updated_at")?,
+        failed_on: row.try_get("failed_on")?,
+        event_type: row.try_get("event_type")?,
+        error: row.try_get("error_message")?,
+    })
 }

@@ -88,7 +88,7 @@ impl SqliteStore {
 
     pub(super) async fn begin_entry(&self, who: &str, what: &str, target: &str) -> Result<i64, sqlx::Error> {
         let query = sqlx::query_scalar(include_str!("../../../sql/sqlite/audit_write.sql"));
-        query.bind(who).bind(what).bind(target).bind(0_i64).fetch_one(&self.durable).await
+        query.bind(who).bind(what).bind(kept(target).into_owned()).bind(0_i64).fetch_one(&self.durable).await
     }
 }
 
@@ -123,9 +123,10 @@ async fn write_down(tx: &mut Tx, entry: Entry<'_>, what: &str, events: usize) ->
         return Ok(());
     }
     let query = match entry {
-        Entry::Anew { who, target } => {
-            sqlx::query(include_str!("../../../sql/sqlite/audit_write.sql")).bind(who).bind(what).bind(target)
-        }
+        Entry::Anew { who, target } => sqlx::query(include_str!("../../../sql/sqlite/audit_write.sql"))
+            .bind(who)
+            .bind(what)
+            .bind(kept(target).into_owned()),
         Entry::Adding(id) => sqlx::query(include_str!("../../../sql/sqlite/audit_add.sql")).bind(id),
     };
     query.bind(i64::try_from(events).unwrap_or(i64::MAX)).execute(&mut **tx).await.map(drop)

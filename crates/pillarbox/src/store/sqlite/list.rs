@@ -1,14 +1,17 @@
 //! Lists of events in SQLite: a stretch of an index at a time.
 
+use chrono::{DateTime, Utc};
 use serde_json::json;
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, AssertSqlSafe, Row};
+use uuid::Uuid;
 
 use super::{SqliteStore, database, read};
 use crate::emit::sqlite::moment;
 use crate::error::{DriverError, StoreError};
-use crate::store::State;
-use crate::store::list::{Filter, Page, Passed, Plan, Stretch, ToDestination, Turn, Way};
+use crate::store::dead_letters::{BUDGET, DeadLetters, Groups, Letter};
+use crate::store::inspect::{EventView, State};
+use crate::store::list::{FOUND, Filter, NEAR, NEIGHBOURS, Page, Passed, Plan, Stretch, ToDestination, Turn, Way};
 use crate::store::row::{glob, search_like};
 
 impl SqliteStore {
@@ -43,8 +46,74 @@ impl SqliteStore {
             length = entries.unsigned_abs();
         }
         tx.commit().await?;
-        let entries: Result<_, _> = rows.iter().map(entry).collect();
+        let entries: Result<_, _> = rows.iter().map(passed).collect();
         Ok((entries?, length))
+    }
+
+    pub(super) async fn group_dead_letters(
+        &self,
+        filter: &Filter,
+        oldest: DateTime<Utc>,
+    ) -> Result<DeadLetters, sqlx::Error> {
+        if !filter.can_match() {
+            return Ok(Groups::new(oldest, oldest).told(0, None));
+        }
+        let filter = &Filter { state: Some(State::Failed), ..filter.clone() };
+        let stretch = Stretch::failed_since(filter, oldest);
+        let list = statement(&stretch, include_str!("../../../sql/sqlite/list.sql"));
+        let text = include_str!("../../../sql/sqlite/dead_letters.sql").replace("{list}", &list);
+        let bound = || arguments(&stretch, filter, usize::MAX, BUDGET).map_err(sqlx::Error::Encode);
+        let mut tx = self.durable.begin().await?;
+        let rows = sqlx::query_with(AssertSqlSafe(text), bound()?).fetch_all(&mut *tx).await?;
+        let length = statement(&stretch, include_str!("../../../sql/sqlite/list_length.sql"));
+        let (length,): (i64,) = sqlx::query_as_with(AssertSqlSafe(length), bound()?).fetch_one(&mut *tx).await?;
+        tx.commit().await?;
+        let looked_at = length.unsigned_abs();
+        let Some(last) = rows.last() else { return Ok(Groups::new(oldest, oldest).told(looked_at, None)) };
+        let reached = if looked_at < BUDGET { None } else { Some(read::moment(last, "updated_at")?) };
+        let mut groups = Groups::new(oldest, read::moment(last, "now")?);
+        for row in &rows {
+            if row.try_get("matches")? {
+                groups.add(letter(row)?);
+            }
+        }
+        Ok(groups.told(looked_at, reached))
+    }
+
+    pub(super) async fn find_exactly(&self, text: &str) -> Result<Vec<EventView>, StoreError> {
+        if text.contains('\0') {
+            return Ok(Vec::new());
+        }
+        let recent = Filter { aggregate_id: Some(text.to_owned()), ..Filter::default() };
+        let recent = self.list_page(&recent, &Turn::default()).await?.events;
+        let mut ids: Vec<String> = sqlx::query_scalar(include_str!("../../../sql/sqlite/find.sql"))
+            .bind(text)
+            .bind(Uuid::parse_str(text).ok().map(Uuid::hyphenated))
+            .bind(i64::try_from(FOUND).unwrap_or(i64::MAX))
+            .fetch_all(&self.durable)
+            .await
+            .map_err(database("looking for events"))?;
+        ids.extend(recent.iter().map(|event| event.id.to_string()));
+        let mut found = self.views(&ids).await.map_err(database("reading events"))?;
+        found.reverse();
+        Ok(found)
+    }
+
+    pub(super) async fn neighbours_of(&self, id: Uuid) -> Result<Vec<EventView>, sqlx::Error> {
+        let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let ids: Vec<String> = sqlx::query_scalar(include_str!("../../../sql/sqlite/get_neighbours.sql"))
+            .bind(id.hyphenated())
+            .bind(number(NEIGHBOURS))
+            .bind(number(NEAR))
+            .fetch_all(&self.durable)
+            .await?;
+        self.views(&ids).await
+    }
+
+    /// In the order of `seq`.
+    async fn views(&self, ids: &[String]) -> Result<Vec<EventView>, sqlx::Error> {
+        let query = sqlx::query(include_str!("../../../sql/sqlite/views.sql")).bind(json!(ids).to_string());
+        query.fetch_all(&self.durable).await?.iter().map(read::view).collect()
     }
 }
 
@@ -93,7 +162,16 @@ fn statement(stretch: &Stretch, text: &str) -> String {
     stretch.put_into(text, way)
 }
 
-fn entry(row: &SqliteRow) -> Result<Passed, sqlx::Error> {
+fn passed(row: &SqliteRow) -> Result<Passed, sqlx::Error> {
     let number: i64 = row.try_get("number")?;
     Ok(Passed { event: read::view(row)?, number: number.unsigned_abs(), matches: row.try_get("matches")? })
+}
+
+fn letter(row: &SqliteRow) -> Result<Letter, sqlx::Error> {
+    Ok(Letter {
+        failed_at: read::moment(row, "updated_at")?,
+        failed_on: row.try_get("failed_on")?,
+        event_type: row.try_get("event_type")?,
+        error: row.try_get("error_message")?,
+    })
 }

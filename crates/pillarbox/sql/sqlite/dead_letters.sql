@@ -1,0 +1,5 @@
+-- Dead letters: what matters of those that list.sql finds. The list is put in here, along list_failed.sql; the values are its own.
+SELECT updated_at, failed_on, event_type, error_message, number, matches,
+       strftime('%Y-%m-%dT%H:%M:%fZ', 'now') AS now FROM (
+{list}
+) AS letter

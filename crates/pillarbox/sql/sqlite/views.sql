@@ -1,0 +1,15 @@
+-- Views: these events as they stand in lists, in the order of seq. ?1 a JSON array of ids.
+SELECT id, seq, aggregate_type, aggregate_id, event_type, status, idempotency_key, attempts, max_attempts, claims,
+       next_attempt_at, parked_on, delivered_at, error_message, created_at, updated_at,
+       CASE WHEN status <> 'pending' THEN status
+            WHEN parked_on IS NOT NULL THEN 'parked'
+            WHEN next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now') THEN 'due'
+            WHEN claimed_by IS NOT NULL THEN 'sending'
+                ELSE 'scheduled' END AS state,
+       CASE WHEN status = 'failed' THEN coalesce(
+           (SELECT destination FROM outbox_delivery
+            WHERE event_id = id AND status = 'failed' ORDER BY attempts DESC, destination LIMIT 1),
+           (SELECT destination FROM outbox_attempt WHERE event_id = id ORDER BY number DESC LIMIT 1)) END AS failed_on
+FROM outbox_event
+WHERE id IN (SELECT value FROM json_each(?1))
+ORDER BY seq
