@@ -1,6 +1,6 @@
-//! How PostgreSQL finds what people look at: through an index, so far and no further, whatever it is narrowed by.
+//! How databases find what people look at: through an index, so far and no further, whatever it is narrowed by.
 
-use pillarbox_testkit::conformance::PostgresOutbox;
+use pillarbox_testkit::conformance::{PostgresOutbox, SqliteOutbox};
 use sqlx::{AssertSqlSafe, Row};
 
 /// The settings of a transaction that looks, which are those of one that claims.
@@ -126,4 +126,38 @@ async fn look_ups_and_neighbours_go_by_an_index() {
         let views = plan(&mut connection, "uuid[]", &views, &format!("'{{{id}}}'")).await;
         assert!(is_bounded(&views, 1), "analysed: {analysed}: {views}");
     }
+}
+
+/// The same on SQLite, whose planner is asked without statistics.
+#[tokio::test]
+async fn sqlite_takes_the_same_ways() {
+    let outbox = SqliteOutbox::create().await;
+    let list = include_str!("../../sql/sqlite/list.sql");
+    let ways = [
+        (include_str!("../../sql/sqlite/list_by_id.sql"), "sqlite_autoindex_outbox_event_1 (id>? AND id<?)"),
+        (include_str!("../../sql/sqlite/list_waiting.sql"), "outbox_event_due (next_attempt_at>?"),
+        (include_str!("../../sql/sqlite/list_parked.sql"), "outbox_event_parked ((parked_on,next_attempt_at)>"),
+        (include_str!("../../sql/sqlite/list_parked_on.sql"), "outbox_event_parked (parked_on=?"),
+        (include_str!("../../sql/sqlite/list_failed.sql"), "outbox_event_failed (updated_at>?"),
+        (include_str!("../../sql/sqlite/list_delivered.sql"), "outbox_event_delivered (delivered_at>?"),
+    ];
+    let explain = async |statement: &str| {
+        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
+        let plan = sqlx::query(explain).fetch_all(outbox.pool()).await.unwrap();
+        plan.iter().map(|row| row.get::<String, _>("detail")).collect::<Vec<_>>().join("\n")
+    };
+    for ((way, index), direction) in ways.iter().flat_map(|way| [(way, "DESC"), (way, "ASC")]) {
+        let plan = explain(&list.replace("{way}", way).replace("{direction}", direction)).await;
+        assert!(plan.contains(&format!("SEARCH outbox_event USING INDEX {index}")), "{plan}");
+        // Of the destinations of a dead letter, and of routes.
+        assert!(plan.matches("TEMP B-TREE FOR ORDER BY").count() <= 2 && !plan.contains("SCAN outbox_event"), "{plan}");
+    }
+    let plan = explain(include_str!("../../sql/sqlite/get_neighbours.sql")).await;
+    assert_eq!(
+        plan.matches("USING INDEX outbox_event_order (aggregate_type=? AND aggregate_id=? AND seq").count(),
+        2,
+        "{plan}"
+    );
+    let plan = explain(include_str!("../../sql/sqlite/find.sql")).await;
+    assert!(!plan.contains("SCAN outbox_event") && !plan.contains("SCAN event"), "{plan}");
 }
