@@ -29,5 +29,5 @@ def cleanup_delivered_outbox_events_task(self) -> dict[str, int]:
     """Deletes at most 1000 events that have been terminal for `OUTBOX_RETENTION_HOURS` (168)."""
     result = cleanup_delivered_events(getattr(settings, "OUTBOX_RETENTION_HOURS", RETENTION_HOURS))
     if result["deleted"]:
-        logger.info("Cleaned up %d outbox events, %d remaining.", result["deleted"], result["remaining"])
+        logger.info("Cleaned up %d terminal outbox events, %d remaining.", result["deleted"], result["remaining"])
     return result

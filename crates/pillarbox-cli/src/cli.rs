@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 
 use crate::commands::{
     admin, celery_relay, check_config, cleanup, demo, destinations, emit, events, health, migrate, relay, sweep,
 };
+use crate::config::LogFormat;
 use crate::output::Output;
 
 const AFTER_HELP: &str = "\
@@ -27,17 +28,11 @@ pub(crate) struct Cli {
     /// Answer with one JSON value on standard output, and errors as {"error": …} on standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// How to log to standard error; RUST_LOG says how much
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
-    pub(crate) log_format: LogFormat,
+    /// How to log to standard error; without it as log.format of the configuration says. RUST_LOG says how much
+    #[arg(long, global = true, value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    Text,
-    Json,
 }
 
 #[derive(Debug, Subcommand)]

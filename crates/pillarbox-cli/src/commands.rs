@@ -53,6 +53,11 @@ impl Session {
         }
     }
 
+    /// What a kind of line in the log is called.
+    fn log_name(&self, name: &str) -> String {
+        format!("{}_{name}", self.settings.relay.log_prefix)
+    }
+
     /// What a relay delivers from, fit to be worked on.
     async fn source(&self) -> anyhow::Result<Source> {
         Source::checked(&self.settings, self.output).await

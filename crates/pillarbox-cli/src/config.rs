@@ -10,17 +10,20 @@ use self::admin::AdminSettings;
 use self::database::Database;
 use self::destination::{BROKER_VARIABLE, DestinationSettings, Kind, Shared};
 pub(crate) use self::environment::Environment;
+pub(crate) use self::log::LogFormat;
 use self::metrics::MetricsSettings;
 use self::report::Report;
 pub(crate) use self::report::{ConfigError, suggestion};
 use self::section::Section;
 use self::source::{SourceKind, SourceSettings};
+use self::tracing::TracingSettings;
 pub(crate) use self::value::duration;
 
 pub(crate) mod admin;
 pub(crate) mod database;
 pub(crate) mod destination;
 mod environment;
+mod log;
 pub(crate) mod metrics;
 mod relay;
 mod report;
@@ -29,12 +32,13 @@ mod secret;
 mod section;
 pub(crate) mod show;
 pub(crate) mod source;
+pub(crate) mod tracing;
 mod value;
 
 /// The commented configuration with every key at its default: the documentation of the keys.
 pub(crate) const DEFAULT_FILE: &str = include_str!("../pillarbox.default.toml");
 /// Where the configuration is looked for when no `--config` names it.
-const USUAL_FILE: &str = "pillarbox.toml";
+pub(crate) const USUAL_FILE: &str = "pillarbox.toml";
 
 /// Everything the program was told, checked.
 #[derive(Debug)]
@@ -47,6 +51,8 @@ pub(crate) struct Settings {
     /// Touched whenever the relay's loop has turned.
     pub(crate) liveness_file: Option<PathBuf>,
     pub(crate) metrics: MetricsSettings,
+    pub(crate) tracing: TracingSettings,
+    pub(crate) log: LogFormat,
     pub(crate) destinations: Vec<DestinationSettings>,
     pub(crate) routes: Vec<Route>,
     pub(crate) admin: AdminSettings,
@@ -74,6 +80,8 @@ impl Settings {
         let source = source::lower(top.overridable("source", environment));
         let (relay, liveness_file) = relay::lower(top.overridable("relay", environment), source.kind);
         let metrics = metrics::lower(top.overridable("metrics", environment), source.kind);
+        let tracing = tracing::lower(top.overridable("tracing", environment), environment);
+        let log = log::lower(top.overridable("log", environment));
         let shared = Shared { relay: &relay, environment };
         let destinations = destination::lower(top.section("destinations"), &shared, &report);
         let mut routes = route::lower(top.sections("routes"), &destinations);
@@ -84,7 +92,7 @@ impl Settings {
         top.finish();
         report.into_result()?;
         let file = file.map(Path::to_owned);
-        Ok(Self { file, database, source, relay, liveness_file, metrics, destinations, routes, admin })
+        Ok(Self { file, database, source, relay, liveness_file, metrics, tracing, log, destinations, routes, admin })
     }
 }
 

@@ -1,10 +1,15 @@
 //! Logs go to standard error, so that standard output is the answer and nothing else.
 
 use std::io::IsTerminal;
+use std::path::Path;
 
-use tracing_subscriber::EnvFilter;
+use tracing::{Metadata, Subscriber};
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
 
-use crate::cli::{Cli, Command, LogFormat};
+use crate::cli::{Cli, Command};
+use crate::config::{Environment, LogFormat, USUAL_FILE};
 
 /// The client of RabbitMQ. What it has to say is in our errors, and it would log whole messages, masked values and all.
 const TOO_TALKATIVE: &str = "lapin";
@@ -12,7 +17,7 @@ const TOO_TALKATIVE: &str = "lapin";
 /// `RUST_LOG` decides; without it whatever serves tells what it does, and the other commands only of trouble.
 pub(crate) fn start(cli: &Cli) {
     let usual = match cli.command {
-        Command::Relay(_) | Command::CeleryRelay(_) | Command::Admin(_) => "info",
+        Command::Relay(_) | Command::CeleryRelay(_) | Command::Admin(_) => "info,opentelemetry=warn",
         // The demo shows its trouble itself.
         Command::Demo(_) => "off",
         _ => "warn",
@@ -22,12 +27,25 @@ pub(crate) fn start(cli: &Cli) {
     // Who names it wants to hear it.
     let silent = format!("{TOO_TALKATIVE}=off").parse().ok().filter(|_| !asked.contains(TOO_TALKATIVE));
     let filter = silent.into_iter().fold(filter, EnvFilter::add_directive);
-    let logs = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let configured = || {
+        let file = cli.config.as_deref().unwrap_or(Path::new(USUAL_FILE));
+        LogFormat::glance(file, &Environment::of_process())
+    };
+    let format = cli.log_format.unwrap_or_else(configured);
+    tracing_subscriber::registry().with(filter).with(lines(format).with_filter(filter_fn(is_news))).init();
+}
+
+fn lines<S: Subscriber + for<'a> LookupSpan<'a>>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync> {
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
-    match cli.log_format {
-        LogFormat::Text => logs.init(),
-        LogFormat::Json => logs.json().flatten_event(true).init(),
+    match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
     }
+}
+
+/// OpenTelemetry tells of each export that fails; ours tells once that they do.
+fn is_news(line: &Metadata<'_>) -> bool {
+    line.name() != "BatchSpanProcessor.ExportError"
 }

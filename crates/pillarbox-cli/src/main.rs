@@ -11,6 +11,7 @@ mod demo;
 mod logging;
 mod mask;
 mod observers;
+mod otlp;
 mod output;
 mod pretty;
 mod store;

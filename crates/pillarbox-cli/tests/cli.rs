@@ -33,3 +33,5 @@ mod on_postgres;
 mod pages;
 #[path = "cli/processes.rs"]
 mod processes;
+#[path = "cli/tracing.rs"]
+mod tracing;

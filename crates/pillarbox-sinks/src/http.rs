@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use pillarbox::{Message, SendError, Sink};
+pub use reqwest::Client;
 use reqwest::Url;
 
 use self::address::PublicOnly;
@@ -44,7 +45,7 @@ const IDLE_CONNECTIONS: usize = 1024;
 ///
 /// `Retry-After` is obeyed, up to a day. Sending is safe to cancel: the connection is closed then.
 pub struct HttpSink {
-    client: reqwest::Client,
+    client: Client,
     requests: Requests,
     answers: Answers,
     failures: Failures,
@@ -58,7 +59,7 @@ impl HttpSink {
     /// Says which setting is wrong and what to do, without showing secrets.
     pub fn new(settings: HttpSettings) -> Result<Self, HttpError> {
         let url = settings.checked_url()?;
-        let client = client(&settings, &url)?;
+        let client = sink_client(&settings, &url)?;
         let failures = Failures::new(&url, &settings);
         let answers = Answers::new(&url, &settings);
         let timeout = settings.timeout;
@@ -99,8 +100,22 @@ impl fmt::Debug for HttpSink {
     }
 }
 
-fn client(settings: &HttpSettings, url: &Url) -> Result<reqwest::Client, HttpError> {
-    let mut builder = reqwest::Client::builder()
+/// A client that trusts and waits as a sink with these settings does, for whatever else the program asks for.
+///
+/// # Errors
+/// As [`HttpSink::new`].
+pub fn client(settings: &HttpSettings) -> Result<Client, HttpError> {
+    sink_client(settings, &settings.checked_url()?)
+}
+
+/// An error of such a client, without the address, which may be a secret.
+#[must_use]
+pub fn without_url(error: reqwest::Error) -> reqwest::Error {
+    error.without_url()
+}
+
+fn sink_client(settings: &HttpSettings, url: &Url) -> Result<Client, HttpError> {
+    let mut builder = Client::builder()
         .tls_backend_preconfigured(tls::config(settings, url)?)
         .timeout(settings.timeout)
         .connect_timeout(settings.connect_timeout())

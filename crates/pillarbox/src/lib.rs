@@ -15,6 +15,7 @@ pub mod retry;
 pub mod route;
 pub mod sink;
 pub mod store;
+pub mod trace;
 
 pub use emit::{Emitted, emit, emit_all, emit_once};
 pub use error::{BuildError, EmitError, StoreError};

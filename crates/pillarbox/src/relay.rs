@@ -16,6 +16,7 @@ use crate::error::StoreError;
 use crate::observe::{Observer, Observers};
 use crate::route::Routes;
 use crate::store::{Ask, Claim, Claimed, Store};
+use crate::trace::Tracer;
 
 mod breaker;
 mod figures;
@@ -23,11 +24,13 @@ mod flight;
 mod lane;
 mod lease;
 mod load;
+mod log;
 mod monitor;
 mod order;
 mod probe;
 mod rate;
 mod run;
+mod send;
 mod settings;
 mod settler;
 mod tally;
@@ -67,6 +70,7 @@ struct Engine {
     routes: Routes,
     lanes: BTreeMap<String, Arc<Lane>>,
     observers: Observers,
+    tracer: Option<Arc<dyn Tracer>>,
     settler: Settler,
     /// Who waits for whom, if order is kept.
     sequence: Option<Sequence>,
@@ -166,6 +170,7 @@ impl Engine {
         routes: Routes,
         lanes: BTreeMap<String, Arc<Lane>>,
         observers: Observers,
+        tracer: Option<Arc<dyn Tracer>>,
     ) -> Self {
         Self {
             store,
@@ -173,6 +178,7 @@ impl Engine {
             routes,
             lanes,
             observers,
+            tracer,
             settler: Settler::new(),
             sequence: None,
             load: Load::new(),
@@ -209,7 +215,11 @@ impl Engine {
             whole: !self.is_probing(),
             claim_by: self.settings.claim_by,
         };
-        let claim = self.store.claim(ask).await?;
+        let began = Instant::now();
+        let mut claim = self.store.claim(ask).await?;
+        if let Some(tracer) = self.tracer.as_ref().filter(|_| !claim.is_empty()) {
+            claim.set_trace(tracer.claimed(&claim, began.elapsed()));
+        }
         self.observers.tell("turned", Observer::turned);
         Ok(claim)
     }
@@ -220,7 +230,7 @@ impl Engine {
             return;
         }
         self.settler.expect(&claim);
-        let batch = Batch::new(&self.observers, claim.len());
+        let batch = Batch::new(&self.observers, claim.len(), claim.trace(), self.named("batch_processed"));
         let permits = self.load.admit_all(claim.iter().map(|claimed| claimed.event().payload.get().len()), &batch);
         drop(batch);
         let admitted = claim.into_iter().zip(permits);
@@ -239,7 +249,7 @@ impl Engine {
             None if claimed.deliveries().is_empty() => {
                 let verdict = self.unrouted(&claimed);
                 let change = verdict.change.clone();
-                self.settler.settle(Settling { settlement: claimed.settle(verdict), permit: Some(permit) });
+                self.settler.settle(Settling::untried(claimed.settle(verdict), permit));
                 if let Some(turn) = turn {
                     turn.ended(&change);
                 }

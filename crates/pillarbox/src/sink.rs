@@ -1,6 +1,7 @@
 //! Send: the one trait of everything that events are delivered to. A sink talks to its system and says what came of it;
 //! concurrency, timeouts, breaker, rate limit and retry are the relay's.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,25 +10,49 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::event::StoredEvent;
+use crate::trace::{SpanContext, TRACEPARENT};
 
 /// One event on its way to one destination.
 #[derive(Debug, Clone)]
 pub struct Message {
     event: Arc<StoredEvent>,
     attempt: u32,
+    trace: Option<SpanContext>,
 }
 
 impl Message {
     /// The event, and which attempt at this destination it is, counted from 1.
     #[must_use]
     pub fn new(event: Arc<StoredEvent>, attempt: u32) -> Self {
-        Self { event, attempt }
+        Self { event, attempt, trace: None }
     }
 
     /// Which attempt at this destination it is, counted from 1. Outages do not count.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
+    }
+
+    /// The span of this attempt, if somebody follows it.
+    #[must_use]
+    pub fn trace(&self) -> Option<SpanContext> {
+        self.trace
+    }
+
+    /// This attempt is that span.
+    #[must_use]
+    pub fn traced(mut self, span: SpanContext) -> Self {
+        self.trace = Some(span);
+        self
+    }
+
+    /// What the receiver is told as `traceparent`: the span of this attempt, or else what the event's producer said.
+    #[must_use]
+    pub fn traceparent(&self) -> Option<Cow<'_, str>> {
+        match self.trace {
+            Some(span) => Some(span.to_string().into()),
+            None => self.event.headers.get(TRACEPARENT).map(|text| text.as_str().into()),
+        }
     }
 }
 

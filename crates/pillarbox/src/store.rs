@@ -15,6 +15,7 @@ use crate::delivery::{Change, Delivery, Verdict};
 use crate::error::StoreError;
 use crate::event::StoredEvent;
 use crate::relay::wake::Waker;
+use crate::trace::SpanContext;
 
 mod act;
 #[cfg(feature = "postgres")]
@@ -131,13 +132,14 @@ pub struct Ticket {
 pub struct Claim {
     events: Vec<Claimed>,
     together: Option<Duration>,
+    trace: Option<SpanContext>,
 }
 
 impl Claim {
     /// Of these events.
     #[must_use]
     pub fn new(events: Vec<Claimed>) -> Self {
-        Self { events, together: None }
+        Self { events, together: None, trace: None }
     }
 
     /// For stores: these are best settled all at once, if it is known within so long what became of them; later, what is
@@ -152,6 +154,15 @@ impl Claim {
     #[must_use]
     pub fn together(&self) -> Option<Duration> {
         self.together
+    }
+
+    /// Its span, if somebody follows it.
+    pub(crate) fn trace(&self) -> Option<SpanContext> {
+        self.trace
+    }
+
+    pub(crate) fn set_trace(&mut self, span: Option<SpanContext>) {
+        self.trace = span;
     }
 
     /// How many events there are.

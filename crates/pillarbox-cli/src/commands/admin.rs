@@ -47,7 +47,7 @@ impl Arguments {
 /// Serves until it is told to stop.
 pub(crate) async fn run(session: &Session) -> anyhow::Result<()> {
     session.own("look at tasks in Django's admin")?;
-    let stop = stop_signal()?;
+    let stop = stop_signal(None)?;
     let desk = Arc::new(Desk::new(session.open().await?.people(), &session.settings));
     let settings = &session.settings.admin;
     let serving = admin::serve(settings, &session.environment, Insistence::Always, admin::routes(&desk)).await?;

@@ -33,6 +33,7 @@ pub(crate) fn run(session: &Session) -> anyhow::Result<()> {
     for user in &settings.admin.users {
         user.credentials(&session.environment)?;
     }
+    settings.tracing.export(&session.environment)?;
     let remarks = remarks(settings);
     let file = settings.file.as_ref().map(|file| file.display().to_string());
     let answer = json!({ "file": file, "settings": settings.shown_json(), "remarks": remarks });
@@ -70,6 +71,12 @@ pub(super) fn remarks(settings: &Settings) -> Vec<String> {
     if settings.source.kind == SourceKind::DjangoCeleryOutbox {
         remarks
             .extend(without_effect(settings).map(|what| format!("with source.kind {DJANGO_CELERY_OUTBOX:?} {what}")));
+    }
+    if let (Some(_), Some(protocol)) = (&settings.tracing.endpoint, &settings.tracing.unspoken) {
+        remarks.push(format!(
+            "OTEL_EXPORTER_OTLP_PROTOCOL is {protocol:?}, but spans are exported as http/protobuf: the collector must take \
+             that, commonly at port 4318"
+        ));
     }
     let admin = &settings.admin;
     if !admin.listen.address().ip().is_loopback() && admin.tls.is_none() && !admin.behind_tls_proxy {

@@ -25,7 +25,7 @@ pub(crate) async fn run(arguments: &Arguments, output: Output) -> anyhow::Result
         (false, true) => Show::Live { colours: std::env::var_os("NO_COLOR").is_none() },
         (false, false) => Show::Lines,
     };
-    let verdict = demo::run(Play { orders: arguments.orders, seed }, show, stop_signal()?).await?;
+    let verdict = demo::run(Play { orders: arguments.orders, seed }, show, stop_signal(None)?).await?;
     match verdict {
         None => {
             output.error("the demo was stopped before its end, so nothing was checked");

@@ -20,6 +20,7 @@ use crate::observers::prometheus::Prometheus;
 use crate::observers::report::{Report, Writing};
 use crate::observers::statsd::{Sending, Statsd};
 use crate::observers::systemd::Systemd;
+use crate::otlp::Otlp;
 use crate::store::Source;
 use crate::web::health::Health;
 use crate::web::{self, Serving};
@@ -45,7 +46,7 @@ pub(crate) struct Arguments {
 const LEAST_PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
-    let stop = stop_signal()?;
+    let stop = stop_signal(Some(session.log_name("relay_shutdown")))?;
     let source = Arc::new(session.source().await?);
     let (builder, mut company) = Company::join(build(session, &source)?, arguments, session, &source)?;
     let relay = builder.build()?;
@@ -54,6 +55,7 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Res
         tracing::warn!("{remark}");
     }
     tracing::info!(
+        event = session.log_name("relay_started"),
         database = session.settings.database.shown(),
         destinations = session.settings.destinations.len(),
         routes = session.settings.routes.len(),
@@ -86,6 +88,7 @@ pub(super) fn build(session: &Session, source: &Source) -> anyhow::Result<RelayB
 /// What runs beside the relay and ends after it.
 #[derive(Default)]
 struct Company {
+    otlp: Option<Otlp>,
     writing: Option<Writing>,
     counting: Option<Counting>,
     sending: Option<Sending>,
@@ -104,6 +107,10 @@ impl Company {
     ) -> anyhow::Result<(RelayBuilder, Self)> {
         let settings = &session.settings;
         let mut company = Self::default();
+        if let Some(otlp) = Otlp::start(&settings.tracing, settings.source.kind, &session.environment)? {
+            builder = otlp.follow(builder);
+            company.otlp = Some(otlp);
+        }
         if let Some(path) = arguments.liveness_file.as_ref().or(settings.liveness_file.as_ref()) {
             builder = builder.observer(Arc::new(Liveness::new(path)?));
         }
@@ -151,6 +158,9 @@ impl Company {
 
     /// The relay has stopped.
     async fn finish(self) {
+        if let Some(otlp) = self.otlp {
+            otlp.finish().await;
+        }
         if let Some(sending) = self.sending {
             sending.finish().await;
         }
@@ -160,8 +170,8 @@ impl Company {
     }
 }
 
-/// Ready at the first SIGTERM or SIGINT. A second one ends the program at once.
-pub(crate) fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+/// Ready at the first SIGTERM or SIGINT, which the log calls `event`. A second one ends the program at once.
+pub(crate) fn stop_signal(event: Option<String>) -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be listened for")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be listened for")?;
     Ok(async move {
@@ -169,7 +179,7 @@ pub(crate) fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
             _ = terminate.recv() => ("SIGTERM", 143),
             _ = interrupt.recv() => ("SIGINT", 130),
         };
-        tracing::info!("{name}: stopping; once more ends it at once");
+        tracing::info!(event, "{name}: stopping; once more ends it at once");
         tokio::spawn(async move {
             tokio::select! {
                 _ = terminate.recv() => {}

@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::Session;
 use super::relay::build;
+use crate::otlp::Otlp;
 use crate::output::count;
 
 #[derive(Debug, Args)]
@@ -15,8 +16,15 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
     let source = session.source().await?;
-    let relay = build(session, &source)?.build()?;
-    let pass = if arguments.all { relay.drain().await? } else { relay.run_once().await? };
+    let settings = &session.settings;
+    let otlp = Otlp::start(&settings.tracing, settings.source.kind, &session.environment)?;
+    let builder = build(session, &source)?;
+    let relay = otlp.iter().fold(builder, |builder, otlp| otlp.follow(builder)).build()?;
+    let swept = if arguments.all { relay.drain().await } else { relay.run_once().await };
+    if let Some(otlp) = otlp {
+        otlp.finish().await;
+    }
+    let pass = swept?;
     let text = || format!("processed {}, {} remaining", count(pass.processed, "event"), pass.remaining);
     Ok(session.output.answer(&pass, text)?)
 }

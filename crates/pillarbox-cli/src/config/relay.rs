@@ -57,6 +57,7 @@ pub(super) fn lower(mut section: Section<'_>, source: SourceKind) -> (RelaySetti
         retry: lower_retry(section.section("retry"), default.retry, adopted),
         cleanup_every,
         retention,
+        log_prefix: default.log_prefix,
         host: whoami::hostname().unwrap_or(default.host),
         bytes_in_flight: section
             .take_checked("bytes_in_flight", some_bytes)

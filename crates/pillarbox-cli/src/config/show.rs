@@ -11,6 +11,7 @@ use toml::Value;
 use super::Settings;
 use super::admin::{ROLES, UserSettings};
 use super::destination::{CeleryKeys, DestinationSettings, FORMATS, Format, HttpKeys, KINDS, QUEUE_TYPES, Target};
+use super::log::FORMATS as LOG_FORMATS;
 use super::relay::{CLAIM_BY, ON_DELIVERED, ON_FAILED, ORDER, Ordered, UNROUTED};
 use super::secret::SecretRef;
 use super::source::KINDS as SOURCES;
@@ -48,7 +49,14 @@ fn is_bare(name: &str) -> bool {
 impl Settings {
     /// In the order of the default file.
     pub(crate) fn shown(&self) -> Vec<Shown> {
-        let mut shown = vec![self.shown_database(), self.shown_source(), self.shown_relay(), self.shown_metrics()];
+        let mut shown = vec![
+            self.shown_database(),
+            self.shown_source(),
+            self.shown_relay(),
+            self.shown_metrics(),
+            self.shown_tracing(),
+            self.shown_log(),
+        ];
         shown.extend(self.destinations.iter().map(shown_destination));
         shown.extend(self.shown_routes());
         shown.push(self.shown_admin());
@@ -147,6 +155,23 @@ impl Settings {
         keys.push(("mask", texts(&admin.mask.shown())));
         keys.push(("users", table(admin.users.iter().map(|user| (user.name.as_str(), shown_user(user))))));
         Shown { place: Place::Section("admin"), keys }
+    }
+
+    fn shown_tracing(&self) -> Shown {
+        let tracing = &self.tracing;
+        let by_variable = || text("by the variables OTEL_…");
+        let mut keys = vec![
+            ("headers", table(tracing.headers.iter().map(|(name, value)| (name.as_str(), hidden(value))))),
+            ("service_name", tracing.service_name.as_ref().map_or_else(by_variable, text)),
+            ("sample", tracing.sample.map_or_else(by_variable, Value::Float)),
+        ];
+        keys.extend(tracing.endpoint.as_ref().map(|endpoint| ("endpoint", text(shown_url(&endpoint.url)))));
+        keys.extend(tracing.ca_file.as_ref().map(|path| ("ca_file", text(path.display().to_string()))));
+        Shown { place: Place::Section("tracing"), keys }
+    }
+
+    fn shown_log(&self) -> Shown {
+        Shown { place: Place::Section("log"), keys: vec![("format", chosen(&LOG_FORMATS, self.log))] }
     }
 
     fn shown_routes(&self) -> impl Iterator<Item = Shown> {

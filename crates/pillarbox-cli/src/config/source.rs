@@ -49,6 +49,7 @@ impl SourceKind {
                 poll_interval: Duration::from_millis(50),
                 on_delivered: OnDelivered::Delete,
                 cleanup_every: None,
+                log_prefix: "celery_outbox",
                 ..RelaySettings::default()
             },
         }

@@ -39,7 +39,7 @@ fn the_default_file_says_what_is_built_in() {
 fn the_default_file_writes_every_key_of_database_source_relay_and_metrics() {
     let mut written: toml::Table = DEFAULT_FILE.parse().unwrap();
     let shown = parse("").unwrap().shown_json();
-    for section in ["database", "source", "relay", "metrics"] {
+    for section in ["database", "source", "relay", "metrics", "tracing", "log"] {
         let written = serde_json::to_value(written.remove(section).unwrap()).unwrap();
         let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(keys(&written), keys(&shown[section]));

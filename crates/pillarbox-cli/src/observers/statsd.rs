@@ -102,7 +102,7 @@ fn name_tag(event: &StoredEvent) -> (&'static str, &str) {
 }
 
 /// As the tag or label says it.
-pub(super) fn named(kind: SendErrorKind) -> &'static str {
+pub(crate) fn named(kind: SendErrorKind) -> &'static str {
     match kind {
         SendErrorKind::Retry => "retry",
         SendErrorKind::Reject => "reject",

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use pillarbox::celery::{Body, Embed, Fields, PROTOCOL_HEADERS, Recorded};
-use pillarbox::{SendError, StoredEvent};
+use pillarbox::trace::{SpanContext, TRACEPARENT};
+use pillarbox::{Message, SendError, StoredEvent};
 use serde_json::value::RawValue;
 
 /// A message that only lacks where it goes.
@@ -18,6 +19,15 @@ pub(super) struct Outgoing<'a> {
 }
 
 impl<'a> Outgoing<'a> {
+    /// What is sent at this attempt: its worker goes on with its span, where it has one.
+    pub(super) fn of(message: &'a Message, task: Option<&str>) -> Result<Self, SendError> {
+        let mut outgoing = Self::new(message, task)?;
+        if let Some(span) = message.trace() {
+            continue_trace(&mut outgoing.recorded.headers, span).map_err(SendError::reject)?;
+        }
+        Ok(outgoing)
+    }
+
     /// The message of an event. `task` is the name that plain events get, if not their type.
     pub(super) fn new(event: &'a StoredEvent, task: Option<&str>) -> Result<Self, SendError> {
         match Recorded::read(&event.payload) {
@@ -50,6 +60,21 @@ fn text(headers: &Fields<'_>, name: &str) -> Result<String, SendError> {
             "the header {name:?} of the recorded Celery message is not text; its producer must write it as text"
         ))
     })
+}
+
+/// In the headers themselves, and in the table of them that says it, too.
+fn continue_trace(headers: &mut Fields<'_>, span: SpanContext) -> serde_json::Result<()> {
+    let traceparent = span.to_string();
+    if let Some(table) = headers.take("headers") {
+        match serde_json::from_str::<Fields<'_>>(table.get()) {
+            Ok(mut carried) if carried.get(TRACEPARENT).is_some() => {
+                carried.set(TRACEPARENT, &traceparent)?;
+                headers.set("headers", &carried)?;
+            }
+            _ => headers.set("headers", table.as_ref())?,
+        }
+    }
+    headers.set(TRACEPARENT, &traceparent)
 }
 
 /// A task of an event that was not meant for Celery: its payload is the one argument, its id the task's.
@@ -103,6 +128,25 @@ mod tests {
         assert_eq!(headers["traceparent"], "00-1");
         assert_eq!(headers["headers"], json!({ "traceparent": "00-1", "id": "not the task's" }));
         assert_eq!(headers["retries"], 0);
+    }
+
+    #[test]
+    fn a_worker_goes_on_with_the_span_of_the_attempt() {
+        let span: SpanContext = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().unwrap();
+        let headers = |event: StoredEvent| {
+            let message = Message::new(std::sync::Arc::new(event), 1).traced(span);
+            serde_json::to_value(&Outgoing::of(&message, None).unwrap().recorded.headers).unwrap()
+        };
+        let mut plain = StoredEvent::for_tests("order.placed", "{}");
+        plain.headers.insert("traceparent".to_owned(), "00-1".to_owned());
+        plain.headers.insert("tenant".to_owned(), "a".to_owned());
+        let told = headers(plain);
+        assert_eq!(told["traceparent"], span.to_string());
+        assert_eq!(told["headers"], json!({ "traceparent": span.to_string(), "tenant": "a" }));
+
+        let recorded = r#"{"celery": 1, "body": "", "headers": {"task": "t", "headers": {"x": 1.10}}}"#;
+        let told = headers(StoredEvent::for_tests("t", recorded));
+        assert_eq!((&told["traceparent"], &told["headers"]), (&json!(span.to_string()), &json!({ "x": 1.10 })));
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Redis {
     pub(super) async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
         let deadline = Instant::now() + self.timeout - (self.timeout / 10).min(Duration::from_millis(500));
         let now = Utc::now();
-        let messages: Vec<_> = batch.iter().map(|event| Outgoing::new(event, self.task.as_deref())).collect();
+        let messages: Vec<_> = batch.iter().map(|message| Outgoing::of(message, self.task.as_deref())).collect();
         let mut answers: Vec<Result<(), SendError>> = vec![Ok(()); batch.len()];
         let mut parcels = Vec::with_capacity(batch.len());
         for (position, message) in messages.iter().enumerate() {

@@ -1,10 +1,11 @@
 //! The CloudEvents 1.0 envelope, structured mode: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md>.
 //! Pure.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 
 use chrono::{DateTime, Utc};
-use pillarbox::StoredEvent;
+use pillarbox::{Message, StoredEvent};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -24,7 +25,7 @@ struct Envelope<'a> {
     aggregatetype: &'a str,
     aggregateid: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    traceparent: Option<&'a String>,
+    traceparent: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tracestate: Option<&'a String>,
     data: &'a RawValue,
@@ -46,7 +47,7 @@ impl Serialize for Subject<'_> {
 }
 
 /// The envelope's JSON, with the payload as it is.
-pub(super) fn write(event: &StoredEvent, source: &str) -> Result<Vec<u8>, serde_json::Error> {
+pub(super) fn write(event: &Message, source: &str) -> Result<Vec<u8>, serde_json::Error> {
     serde_json::to_vec(&Envelope {
         specversion: "1.0",
         id: event.id.to_string(),
@@ -57,7 +58,7 @@ pub(super) fn write(event: &StoredEvent, source: &str) -> Result<Vec<u8>, serde_
         datacontenttype: "application/json",
         aggregatetype: &event.aggregate_type,
         aggregateid: &event.aggregate_id,
-        traceparent: event.headers.get("traceparent"),
+        traceparent: event.traceparent(),
         tracestate: event.headers.get("tracestate"),
         data: &event.payload,
     })
@@ -79,7 +80,7 @@ mod tests {
     #[test]
     fn the_payload_is_embedded_byte_for_byte() {
         let payload = r#"{"b": 1.10, "a":"\u00e9"}"#;
-        let event = StoredEvent::for_tests("order.placed", payload);
+        let event = Message::new(StoredEvent::for_tests("order.placed", payload).into(), 1);
         let text = String::from_utf8(write(&event, "/shop").unwrap()).unwrap();
         assert!(text.ends_with(&format!(r#""data":{payload}}}"#)), "{text}");
         assert!(!text.contains("trace"), "{text}");

@@ -16,6 +16,7 @@ use super::settings::{HttpError, HttpMode, HttpSettings};
 use super::signature::Keys;
 use crate::Secret;
 
+const TRACEPARENT: HeaderName = HeaderName::from_static(pillarbox::trace::TRACEPARENT);
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
@@ -24,7 +25,7 @@ const AGGREGATE_TYPE: HeaderName = HeaderName::from_static("pillarbox-aggregate-
 const AGGREGATE_ID: HeaderName = HeaderName::from_static("pillarbox-aggregate-id");
 const ATTEMPT: HeaderName = HeaderName::from_static("pillarbox-attempt");
 /// How many headers a request has of Pillarbox's own, at most.
-const OWN_HEADERS: usize = 9;
+const OWN_HEADERS: usize = 10;
 
 /// What frames the message or belongs to one connection: nobody but the client sets it.
 const FRAMING: [&str; 14] = [
@@ -90,6 +91,9 @@ impl Requests {
     fn headers(&self, message: &Message, body: &[u8], now: u64) -> Result<HeaderMap, SendError> {
         let mut headers = HeaderMap::with_capacity(message.headers.len() + self.headers.len() + OWN_HEADERS);
         insert_event_headers(&mut headers, message);
+        if let Some(span) = message.trace() {
+            headers.insert(TRACEPARENT, value(span.to_string())?);
+        }
         for (name, value) in &self.headers {
             headers.insert(name, value.clone());
         }
@@ -285,6 +289,21 @@ mod tests {
         let own = ["content-type", "user-agent", "webhook-id", "webhook-timestamp"].len()
             + ["event-type", "aggregate-type", "aggregate-id", "attempt"].len();
         assert_eq!(sent.len(), own + 2);
+    }
+
+    #[test]
+    fn a_receiver_is_told_the_span_of_the_attempt_in_place_of_the_producers() {
+        let span = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let mut event = StoredEvent::for_tests("order.placed", "{}");
+        event.headers.insert("traceparent".to_owned(), "00-1-2-01".to_owned());
+        let message = Message::new(Arc::new(event), 1).traced(span.parse().unwrap());
+        for mode in [HttpMode::Payload, HttpMode::CloudEvents { source: "/shop".to_owned() }] {
+            let settings = HttpSettings { mode, ..HttpSettings::new("https://receiver.example") };
+            let request = requests(settings).unwrap().build(&message).unwrap();
+            assert_eq!(request.headers()["traceparent"], span);
+            let body = String::from_utf8_lossy(request.body().unwrap().as_bytes().unwrap()).into_owned();
+            assert!(body == "{}" || body.contains(&format!(r#""traceparent":"{span}""#)), "{body}");
+        }
     }
 
     #[test]

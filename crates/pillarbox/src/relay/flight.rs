@@ -12,12 +12,15 @@ use crate::delivery::{Answer, Change, Delivery, Verdict, judge};
 use crate::event::StoredEvent;
 use crate::sink::Message;
 use crate::store::{Claimed, Ticket};
+use crate::trace::SpanContext;
 
 pub(super) struct Flight {
     event: Arc<StoredEvent>,
     before: Vec<Delivery>,
     /// `before` stands in the table already.
     kept: bool,
+    /// The claim that found it.
+    claim: Option<SpanContext>,
     state: Mutex<State>,
 }
 
@@ -27,6 +30,8 @@ struct State {
     turn: Option<Turn>,
     answers: Vec<(String, Answer)>,
     open: usize,
+    /// The spans of the attempts.
+    sends: Vec<SpanContext>,
 }
 
 /// One destination's part of a flight.
@@ -34,6 +39,8 @@ pub(super) struct Job {
     flight: Arc<Flight>,
     /// Which of its flight's destinations.
     place: usize,
+    /// The span of its latest attempt.
+    span: Option<SpanContext>,
 }
 
 impl Flight {
@@ -55,19 +62,28 @@ impl Flight {
         let is_due = |(place, delivery): (usize, &Delivery)| delivery.is_due().then_some(place);
         let due: Vec<usize> = before.iter().enumerate().filter_map(is_due).collect();
         let event = Arc::clone(claimed.event());
-        let state = State { claimed: Some(claimed), permit: Some(permit), turn, answers: Vec::new(), open: due.len() };
-        let flight = Arc::new(Self { event, before, kept, state: Mutex::new(state) });
+        let claim = permit.claim_span();
+        let state = State {
+            claimed: Some(claimed),
+            permit: Some(permit),
+            turn,
+            answers: Vec::new(),
+            open: due.len(),
+            sends: Vec::new(),
+        };
+        let flight = Arc::new(Self { event, before, kept, claim, state: Mutex::new(state) });
         if due.is_empty() {
             flight.land(engine, None);
         }
-        due.into_iter().map(|place| Job { flight: Arc::clone(&flight), place }).collect()
+        due.into_iter().map(|place| Job { flight: Arc::clone(&flight), place, span: None }).collect()
     }
 
     /// All answers are there: judge, unless there is nothing to judge, and pass on to the settler.
     fn land(&self, engine: &Engine, verdict: Option<Verdict>) {
-        let (claimed, permit, turn, answers) = {
+        let (claimed, permit, turn, answers, sends) = {
             let mut state = lock(&self.state);
-            (state.claimed.take(), state.permit.take(), state.turn.take(), std::mem::take(&mut state.answers))
+            let (answers, sends) = (std::mem::take(&mut state.answers), std::mem::take(&mut state.sends));
+            (state.claimed.take(), state.permit.take(), state.turn.take(), answers, sends)
         };
         if let Some(claimed) = claimed {
             let policy = &engine.settings.retry;
@@ -75,7 +91,7 @@ impl Flight {
                 judge(&self.before, self.kept, &answers, policy, self.event.max_attempts, rand::random::<f64>())
             });
             let ended = turn.map(|turn| (turn, verdict.change.clone()));
-            engine.settler.settle(Settling { settlement: claimed.settle(verdict), permit });
+            engine.settler.settle(Settling { settlement: claimed.settle(verdict), permit, sends });
             if let Some((turn, change)) = ended {
                 turn.ended(&change);
             }
@@ -89,8 +105,26 @@ impl Job {
     }
 
     pub(super) fn message(&self) -> Message {
-        let attempts = self.flight.before[self.place].attempts;
-        Message::new(Arc::clone(&self.flight.event), attempts.saturating_add(1))
+        Message::new(Arc::clone(&self.flight.event), self.attempt())
+    }
+
+    /// Which attempt at its destination it is.
+    pub(super) fn attempt(&self) -> u32 {
+        self.flight.before[self.place].attempts.saturating_add(1)
+    }
+
+    /// The span of the claim that found its event.
+    pub(super) fn claim_span(&self) -> Option<SpanContext> {
+        self.flight.claim
+    }
+
+    /// The span of its latest attempt.
+    pub(super) fn span(&self) -> Option<SpanContext> {
+        self.span
+    }
+
+    pub(super) fn is_sent_as(&mut self, span: SpanContext) {
+        self.span = Some(span);
     }
 
     /// Its event has other destinations, too, and must not be held for one of them.
@@ -124,6 +158,9 @@ impl Job {
 
     /// What sending came to.
     pub(super) fn answer(self, engine: &Engine, answer: Answer) {
+        if let Some(span) = self.span {
+            lock(&self.flight.state).sends.push(span);
+        }
         // The common case has one outcome.
         if answer == Answer::Sent && self.flight.before.len() == 1 && !self.flight.kept {
             return self.flight.land(engine, Some(Verdict::of(Change::Deliver, 0)));

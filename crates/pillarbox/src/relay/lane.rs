@@ -2,27 +2,23 @@
 //! another. It knows no store but through the engine's renew.
 
 use std::collections::{HashSet, VecDeque};
-use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
-
-use super::breaker::{Breaker, BreakerSettings, Met};
+use super::breaker::{Breaker, BreakerSettings};
 use super::flight::Job;
 use super::load::lock;
 use super::rate::Rate;
 use super::tally::Tally;
-use super::{Engine, Phase, probe};
+use super::{Engine, Phase};
 use crate::delivery::Answer;
-use crate::observe::panic_message;
-use crate::sink::{Message, SendError, SendErrorKind, Sink};
+use crate::sink::{SendError, Sink};
 use crate::store::Ticket;
 
 pub(super) struct Lane {
     pub(super) name: String,
-    sink: Arc<dyn Sink>,
+    pub(super) sink: Arc<dyn Sink>,
     pub(super) timeout: Option<Duration>,
     pub(super) concurrency: usize,
     batch_limit: usize,
@@ -67,7 +63,7 @@ impl State {
 }
 
 /// How many parked events are let back first.
-const FIRST_RAMP: usize = 8;
+pub(super) const FIRST_RAMP: usize = 8;
 /// How long it may take until it is known what became of them.
 const ANSWER: Duration = Duration::from_secs(15);
 
@@ -264,7 +260,7 @@ impl Lane {
     }
 
     /// The destination answered, whatever it said.
-    fn alive(&self, engine: &Engine, took: Duration) {
+    pub(super) fn alive(&self, engine: &Engine, took: Duration) {
         self.answered.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
         if lock(&self.state).breaker.alive(now.checked_sub(took).unwrap_or(now)) {
@@ -287,137 +283,4 @@ async fn work(engine: Arc<Engine>, lane: Arc<Lane>) {
             lane.send_batch(&engine, batch).await;
         }
     }
-}
-
-impl Lane {
-    async fn send_batch(self: &Arc<Self>, engine: &Arc<Engine>, batch: Vec<Job>) {
-        let started = Instant::now();
-        let Some(answers) = self.send(engine, &batch).await else {
-            batch.into_iter().for_each(|job| job.answer(engine, Answer::Released));
-            return;
-        };
-        let took = started.elapsed();
-        batch.into_iter().zip(answers).for_each(|(job, answer)| self.answered(engine, job, answer, took));
-    }
-
-    pub(super) fn answered(
-        self: &Arc<Self>,
-        engine: &Arc<Engine>,
-        job: Job,
-        answer: Result<(), SendError>,
-        took: Duration,
-    ) {
-        match answer {
-            Ok(()) => {
-                self.alive(engine, took);
-                self.tally.sent(job.event().created_at);
-                engine.observers.tell("sent", |observer| observer.sent(job.event(), &self.name, took));
-                job.answer(engine, Answer::Sent);
-            }
-            Err(error) => {
-                self.tally.failed(&error);
-                engine.observers.tell("failed", |observer| observer.failed(job.event(), &self.name, &error));
-                self.failed(engine, job, error, took);
-            }
-        }
-    }
-
-    fn failed(self: &Arc<Self>, engine: &Arc<Engine>, job: Job, error: SendError, took: Duration) {
-        if error.kind != SendErrorKind::Unavailable {
-            // That there was no answer is none: a timeout that counted as one would let the next one count, and so on
-            // through a whole outage, with an attempt used for each.
-            if error.kind != SendErrorKind::Timeout {
-                self.alive(engine, took);
-            }
-            tracing::warn!(destination = self.name, id = %job.event().id, %error, "an attempt failed");
-            return job.answer(engine, Answer::Failed { error, took });
-        }
-        let (met, waiting) = {
-            let mut state = lock(&self.state);
-            let met = state.breaker.outage(Instant::now(), error.after);
-            state.last_error = Some(error.clone());
-            let waiting = if met == Met::Opened { std::mem::take(&mut state.queue) } else { VecDeque::new() };
-            if met == Met::Opened {
-                state.ramp = FIRST_RAMP;
-            }
-            (met, waiting)
-        };
-        let parked = |tried| Answer::Parked { error: Some(error.clone()), tried };
-        match met {
-            Met::Hiccup(after) => job.answer(engine, Answer::Postponed { error: error.clone(), took, after }),
-            Met::Down => job.answer(engine, parked(Some(took))),
-            Met::Opened => {
-                tracing::warn!(destination = self.name, %error, "a destination is down; its events wait for it");
-                waiting.into_iter().for_each(|job| job.answer(engine, parked(None)));
-                let opening = lock(&self.state).breaker.openings();
-                let (shared_engine, lane) = (Arc::clone(engine), Arc::clone(self));
-                if engine.is_probing() && !job.is_shared() {
-                    job.reload(engine.probes.admit(0));
-                    engine.give_back_followers_of(job.event());
-                    tokio::spawn(probe::probe(shared_engine, lane, job, opening));
-                } else {
-                    job.answer(engine, parked(Some(took)));
-                    if engine.is_probing() {
-                        tokio::spawn(probe::probe_with_the_next(shared_engine, lane, opening));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Sends, and renews leases that would run out meanwhile. `None`: the relay has waited long enough.
-    pub(super) async fn send(&self, engine: &Engine, batch: &[Job]) -> Option<Vec<Result<(), SendError>>> {
-        let messages: Vec<Message> = batch.iter().map(Job::message).collect();
-        let _sending = Sending::begin(&self.sending, batch.len());
-        let answered_before = self.answered.load(Ordering::Relaxed);
-        let sending = AssertUnwindSafe(engine.sending(self.sink.send(&messages))).catch_unwind();
-        let timed_out = async {
-            match self.timeout {
-                Some(timeout) => tokio::time::sleep(timeout).await,
-                None => std::future::pending().await,
-            }
-        };
-        // All at once: a sink that waits for the database must not wait for a renewal that waits for it. The sink first:
-        // what it answers at once needs no timers.
-        let answers = tokio::select! {
-            biased;
-            answers = sending => answers.unwrap_or_else(|panic| {
-                vec![Err(SendError::retry(format!("the handler panicked: {}", panic_message(&*panic)))); batch.len()]
-            }),
-            () = timed_out => {
-                let error = SendError::timeout(format!("no answer within {:?}", self.timeout.unwrap_or_default()));
-                vec![Err(error); batch.len()]
-            }
-            () = engine.phase_reached(Phase::Aborting) => return None,
-            () = engine.keep_renewing(batch) => return None,
-        };
-        let others_got_through = self.answered.load(Ordering::Relaxed) > answered_before;
-        let missing = || Err(SendError::retry("the sink did not answer for this event"));
-        let answers = answers.into_iter().map(|answer| answer.map_err(|error| resolve(error, others_got_through)));
-        Some(answers.chain(std::iter::repeat_with(missing)).take(batch.len()).collect())
-    }
-}
-
-/// Counts what is being sent, until it is dropped.
-struct Sending<'a>(&'a AtomicUsize, usize);
-
-impl<'a> Sending<'a> {
-    fn begin(sending: &'a AtomicUsize, events: usize) -> Self {
-        sending.fetch_add(events, Ordering::Relaxed);
-        Self(sending, events)
-    }
-}
-
-impl Drop for Sending<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(self.1, Ordering::Relaxed);
-    }
-}
-
-/// A timeout is an outage, unless others get through meanwhile: then it stays one, and uses an attempt.
-fn resolve(mut error: SendError, others_got_through: bool) -> SendError {
-    if error.kind == SendErrorKind::Timeout && !others_got_through {
-        error.kind = SendErrorKind::Unavailable;
-    }
-    error
 }

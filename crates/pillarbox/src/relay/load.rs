@@ -1,11 +1,15 @@
 //! What is in flight: claimed and not yet settled, in events and bytes. The relay claims ahead only as far as it allows.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::watch;
 
+use super::log::Named;
+use crate::delivery::Change;
 use crate::observe::Observers;
+use crate::trace::SpanContext;
 
 /// Events and bytes of payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,6 +84,20 @@ pub(super) struct Permit {
     counted: bool,
 }
 
+impl Permit {
+    /// The span of the claim that it was given for.
+    pub(super) fn claim_span(&self) -> Option<SpanContext> {
+        self.batch.as_ref()?.span
+    }
+
+    /// What became of its event stands in the table.
+    pub(super) fn settled(&self, change: &Change) {
+        if let Some(batch) = &self.batch {
+            batch.outcome.count(change);
+        }
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         // Before the load is less: who waits for that finds the batch finished.
@@ -90,22 +108,62 @@ impl Drop for Permit {
     }
 }
 
-/// The events of one claim. When the last of their permits is given back, the observers hear of it.
+/// The events of one claim. When the last of their permits is given back, the log and the observers hear of it.
 pub(super) struct Batch {
     observers: Observers,
     events: usize,
     began: Instant,
+    span: Option<SpanContext>,
+    /// What the line in the log is called.
+    name: Named,
+    outcome: Outcome,
+}
+
+/// What became of a claim's events.
+#[derive(Default)]
+struct Outcome {
+    delivered: AtomicUsize,
+    retried: AtomicUsize,
+    given_up: AtomicUsize,
+    parked: AtomicUsize,
+    released: AtomicUsize,
+}
+
+impl Outcome {
+    fn count(&self, change: &Change) {
+        let counter = match change {
+            Change::Deliver => &self.delivered,
+            Change::Retry { .. } => &self.retried,
+            Change::Fail { .. } => &self.given_up,
+            Change::Park { .. } => &self.parked,
+            Change::Release { .. } => &self.released,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Batch {
-    pub(super) fn new(observers: &Observers, events: usize) -> Arc<Self> {
-        Arc::new(Self { observers: observers.clone(), events, began: Instant::now() })
+    pub(super) fn new(observers: &Observers, events: usize, span: Option<SpanContext>, name: Named) -> Arc<Self> {
+        let (observers, began, outcome) = (observers.clone(), Instant::now(), Outcome::default());
+        Arc::new(Self { observers, events, began, span, name, outcome })
     }
 }
 
 impl Drop for Batch {
     fn drop(&mut self) {
         let took = self.began.elapsed();
+        let Outcome { delivered, retried, given_up, parked, released } = &mut self.outcome;
+        tracing::info!(
+            event = %self.name,
+            events = self.events,
+            delivered = *delivered.get_mut(),
+            retried = *retried.get_mut(),
+            given_up = *given_up.get_mut(),
+            parked = *parked.get_mut(),
+            released = *released.get_mut(),
+            ?took,
+            "a batch was processed"
+        );
         self.observers.tell("finished", |observer| observer.finished(self.events, took));
     }
 }
@@ -122,7 +180,10 @@ mod tests {
     #[test]
     fn what_is_given_back_at_once_is_counted_where_it_was_admitted() {
         let (load, probes) = (Load::new(), Load::new());
-        let mut permits = load.admit_all([1, 20, 300].into_iter(), &Batch::new(&Observers::default(), 3));
+        let mut permits = load.admit_all(
+            [1, 20, 300].into_iter(),
+            &Batch::new(&Observers::default(), 3, None, Named::new("pillarbox", "batch_processed")),
+        );
         assert_eq!(load.now(), Weight { events: 3, bytes: 321 });
         drop(permits.pop());
         permits.push(probes.admit(7));

@@ -155,7 +155,7 @@ impl Engine {
     fn give_back_waiting(&self, waiting: impl IntoIterator<Item = Waiting>) {
         for Waiting { claimed, permit } in waiting {
             let verdict = Verdict::of(Change::Release { after: Duration::ZERO }, claimed.event().attempts);
-            self.settler.settle(Settling { settlement: claimed.settle(verdict), permit: Some(permit) });
+            self.settler.settle(Settling::untried(claimed.settle(verdict), permit));
         }
     }
 

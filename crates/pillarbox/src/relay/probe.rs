@@ -40,10 +40,10 @@ pub(super) async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job, openin
         };
         job = held;
         let started = Instant::now();
-        let answer = lane.send(&engine, std::slice::from_ref(&job)).await.and_then(|mut answers| answers.pop());
+        let answer = lane.send(&engine, std::slice::from_mut(&mut job)).await.and_then(|mut answers| answers.pop());
         match answer {
             Some(Err(error)) if error.kind == SendErrorKind::Unavailable => {
-                tracing::info!(destination = lane.name, %error, "a destination is still down");
+                lane.log_still_down(&engine, &job, &error);
                 if lane.still_down(&error) {
                     let answer = lane.second_opinion(&engine, opening, error, started.elapsed()).await;
                     return job.answer(&engine, answer);

@@ -123,7 +123,7 @@ impl Engine {
                 Some(Ok(claim)) => claim,
                 None => return,
                 Some(Err(error)) => {
-                    tracing::warn!(%error, "nothing could be claimed; trying again");
+                    tracing::warn!(event = %self.named("relay_iteration_failed"), %error, "nothing could be claimed; trying again");
                     self.rest_unless(Phase::Stopping, backoff).await;
                     backoff = (backoff * 2).min(LONGEST_BACKOFF);
                     continue;
@@ -180,7 +180,7 @@ impl Engine {
     fn give_back(&self, claim: Claim, after: Duration) {
         for claimed in claim {
             let verdict = Verdict::of(Change::Release { after }, claimed.event().attempts);
-            self.settler.settle(Settling { settlement: claimed.settle(verdict), permit: Some(self.load.admit(0)) });
+            self.settler.settle(Settling::untried(claimed.settle(verdict), self.load.admit(0)));
         }
     }
 
@@ -256,7 +256,8 @@ impl Engine {
             tracing::info!(in_flight, "stopping: waiting for what is under way");
         }
         if tokio::time::timeout(self.settings.shutdown_timeout, self.all_settled()).await.is_err() {
-            tracing::warn!(in_flight = self.load.now().events, "stopping: giving back what is still under way");
+            let (event, in_flight) = (self.named("relay_shutdown_deadline_exceeded"), self.load.now().events);
+            tracing::warn!(%event, in_flight, "stopping: giving back what is still under way");
             self.phase.send_replace(Phase::Aborting);
             self.lanes.values().for_each(|lane| lane.release(self));
             // A database that does not answer must not keep the relay from ending.

@@ -14,6 +14,7 @@ use crate::retry::RetryPolicy;
 use crate::route::{Pattern, Route, Routes};
 use crate::sink::{Handler, Message, SendError, Sink};
 use crate::store::{ClaimBy, Order, Retention, Store};
+use crate::trace::Tracer;
 
 /// What becomes of a delivered event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -70,6 +71,8 @@ pub struct RelaySettings {
     pub retention: Retention,
     /// What the relay calls its place in `outbox_relay`.
     pub host: String,
+    /// What the names of its lines in the log begin with.
+    pub log_prefix: &'static str,
 }
 
 impl Default for RelaySettings {
@@ -91,6 +94,7 @@ impl Default for RelaySettings {
             cleanup_every: Some(Duration::from_secs(6 * 3600)),
             retention: Retention::default(),
             host: "localhost".to_owned(),
+            log_prefix: "pillarbox",
         }
     }
 }
@@ -164,6 +168,7 @@ pub struct RelayBuilder {
     destinations: Vec<Destination>,
     routes: Routes,
     observers: Observers,
+    tracer: Option<Arc<dyn Tracer>>,
 }
 
 impl RelayBuilder {
@@ -174,6 +179,7 @@ impl RelayBuilder {
             destinations: Vec::new(),
             routes: Routes::default(),
             observers: Observers::default(),
+            tracer: None,
         }
     }
 
@@ -215,6 +221,12 @@ impl RelayBuilder {
         self
     }
 
+    /// Follows events through claim, send and settle. Receivers are told the spans of the sends.
+    pub fn tracer(mut self, tracer: Arc<dyn Tracer>) -> Self {
+        self.tracer = Some(tracer);
+        self
+    }
+
     /// Checks everything and answers the relay.
     ///
     /// # Errors
@@ -243,7 +255,7 @@ impl RelayBuilder {
             }
         }
         check_routes(&self.routes, &lanes)?;
-        Ok(Relay::new(Engine::new(self.store, self.settings, self.routes, lanes, self.observers)))
+        Ok(Relay::new(Engine::new(self.store, self.settings, self.routes, lanes, self.observers, self.tracer)))
     }
 }
 

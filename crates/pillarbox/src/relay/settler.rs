@@ -15,11 +15,21 @@ use super::{Engine, Phase};
 use crate::delivery::{Change, Verdict};
 use crate::event::StoredEvent;
 use crate::store::{Claim, Settlement, Ticket};
+use crate::trace::{Settled, SpanContext, Tracer};
 
 /// A settlement, and its event's part of the load until it is written.
 pub(super) struct Settling {
     pub(super) settlement: Settlement,
     pub(super) permit: Option<Permit>,
+    /// The spans of its attempts.
+    pub(super) sends: Vec<SpanContext>,
+}
+
+impl Settling {
+    /// Of what was not sent.
+    pub(super) fn untried(settlement: Settlement, permit: Permit) -> Self {
+        Self { settlement, permit: Some(permit), sends: Vec::new() }
+    }
 }
 
 /// What the settler hears.
@@ -187,35 +197,15 @@ impl Engine {
         if batch.is_empty() {
             return;
         }
+        let began = Instant::now();
+        let followed = self.tracer.as_deref().map(|tracer| Followed::new(tracer, &batch));
         let (settlements, permits): (Vec<Settlement>, Vec<Option<Permit>>) =
             batch.into_iter().map(|settling| (settling.settlement, settling.permit)).unzip();
-        let mut pause = PAUSE;
-        let mut failing = Failing { failing: &self.settler.failing, counted: false };
-        let began = Instant::now();
-        let lost = loop {
-            // Then the leases have run out, and a settle would change nothing.
-            if began.elapsed() > self.settings.lease {
-                break settlements.iter().map(Settlement::ticket).collect();
-            }
-            let error = match self.store.settle(&settlements, self.deletes()).await {
-                Ok(lost) => break lost,
-                Err(error) => error,
-            };
-            failing.now();
-            tracing::warn!(%error, events = settlements.len(), "a settle failed; nothing is claimed until it works");
-            if self.rest_unless(Phase::Aborting, pause).await {
-                let events = settlements.len();
-                tracing::error!(events, "stopped before what was sent could be settled; it may be sent again");
-                return;
-            }
-            pause = (pause * 2).min(LONGEST_PAUSE);
-            if pause >= ONE_BY_ONE
-                && let Some(lost) = self.settle_one_by_one(&settlements).await
-            {
-                break lost;
-            }
-        };
-        drop(failing);
+        let lost = self.keep_trying(&settlements).await;
+        if let Some(followed) = followed {
+            followed.settled(&settlements, lost.as_ref().map(Vec::len), began.elapsed());
+        }
+        let Some(lost) = lost else { return };
         if !lost.is_empty() {
             tracing::warn!(
                 events = lost.len(),
@@ -223,8 +213,11 @@ impl Engine {
             );
         }
         let lost: HashSet<Ticket> = lost.into_iter().collect();
-        for settlement in settlements.iter().filter(|settlement| !lost.contains(&settlement.ticket())) {
-            self.tell_settled(settlement.event(), settlement.verdict());
+        for (settlement, permit) in settlements.iter().zip(&permits) {
+            if !lost.contains(&settlement.ticket()) {
+                self.tell_settled(settlement.event(), settlement.verdict());
+                permit.iter().for_each(|permit| permit.settled(&settlement.verdict().change));
+            }
         }
         self.load.release(permits.into_iter().flatten());
         if self.sequence.is_some() {
@@ -233,14 +226,72 @@ impl Engine {
         }
     }
 
+    /// Until it is written, or too late. Answers what somebody else had meanwhile; `None`: the relay ends first.
+    async fn keep_trying(&self, settlements: &[Settlement]) -> Option<Vec<Ticket>> {
+        let mut pause = PAUSE;
+        let mut failing = Failing { failing: &self.settler.failing, counted: false };
+        let began = Instant::now();
+        loop {
+            // Then the leases have run out, and a settle would change nothing.
+            if began.elapsed() > self.settings.lease {
+                return Some(settlements.iter().map(Settlement::ticket).collect());
+            }
+            let error = match self.store.settle(settlements, self.deletes()).await {
+                Ok(lost) => return Some(lost),
+                Err(error) => error,
+            };
+            failing.now();
+            tracing::warn!(%error, events = settlements.len(), "a settle failed; nothing is claimed until it works");
+            if self.rest_unless(Phase::Aborting, pause).await {
+                let events = settlements.len();
+                tracing::error!(events, "stopped before what was sent could be settled; it may be sent again");
+                return None;
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            if pause >= ONE_BY_ONE
+                && let Some(lost) = self.settle_one_by_one(settlements).await
+            {
+                return Some(lost);
+            }
+        }
+    }
+
     /// The observers hear what stands in the table now, and the log what waits for people.
     pub(super) fn tell_settled(&self, event: &StoredEvent, verdict: &Verdict) {
         if let Change::Fail { error } = &verdict.change {
-            tracing::error!(id = %event.id, event_type = event.event_type, error, "an event was given up");
+            tracing::error!(
+                event = %self.named("max_retries_exceeded"),
+                id = %event.id,
+                event_type = event.event_type,
+                destination = verdict.failures.first().map(|attempt| attempt.destination.as_str()),
+                attempts = verdict.attempts,
+                error,
+                "an event was given up"
+            );
             self.count_given_up(verdict);
             self.observers.tell("dead_lettered", |observer| observer.dead_lettered(event, error));
         }
         self.observers.tell("settled", |observer| observer.settled(event, verdict));
+    }
+}
+
+/// Whence the events of a settle come.
+struct Followed<'a> {
+    tracer: &'a dyn Tracer,
+    claim: Option<SpanContext>,
+    sends: Vec<SpanContext>,
+}
+
+impl<'a> Followed<'a> {
+    fn new(tracer: &'a dyn Tracer, batch: &[Settling]) -> Self {
+        let claims = || batch.iter().map(|settling| settling.permit.as_ref().and_then(Permit::claim_span));
+        let first = claims().next().flatten();
+        let claim = first.filter(|_| claims().all(|claim| claim == first));
+        Self { tracer, claim, sends: batch.iter().flat_map(|settling| settling.sends.iter().copied()).collect() }
+    }
+
+    fn settled(&self, settlements: &[Settlement], lost: Option<usize>, took: Duration) {
+        self.tracer.settled(&Settled { settlements, lost, claim: self.claim, sends: &self.sends, took });
     }
 }
 

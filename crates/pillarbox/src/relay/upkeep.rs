@@ -168,7 +168,7 @@ impl Engine {
                 }
             }
             if deleted > 0 {
-                tracing::info!(deleted, took = ?began.elapsed(), "old events were deleted");
+                tracing::info!(event = %self.named("dead_letter_purged"), deleted, took = ?began.elapsed(), "old events were deleted");
             }
             if self.rest_unless(Phase::Stopping, every).await {
                 return;

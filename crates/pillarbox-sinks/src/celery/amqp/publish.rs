@@ -63,7 +63,7 @@ pub(super) enum Outcome {
 
 pub(super) async fn send(amqp: &Amqp, batch: &[Message], deadline: Instant) -> Vec<Result<(), SendError>> {
     let now = Utc::now();
-    let messages: Vec<_> = batch.iter().map(|event| Outgoing::new(event, amqp.task.as_deref())).collect();
+    let messages: Vec<_> = batch.iter().map(|message| Outgoing::of(message, amqp.task.as_deref())).collect();
     let mut answers: Vec<Result<(), SendError>> = vec![Ok(()); batch.len()];
     let mut parcels = Vec::with_capacity(batch.len());
     for (position, message) in messages.iter().enumerate() {

@@ -1,0 +1,66 @@
+//! The collector that spans are sent to, over the program's own HTTP client. It tells once when it cannot be reached, and
+//! when it can be again, and never shows what was sent or how it was asked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use pillarbox_sinks::http::{self, HttpSettings};
+use tokio::runtime::Handle;
+
+#[derive(Debug, Clone)]
+pub(super) struct Collector {
+    client: http::Client,
+    runtime: Handle,
+    failing: Arc<AtomicBool>,
+}
+
+impl Collector {
+    /// Within a runtime: the exporter has a thread of its own and none.
+    pub(super) fn new(settings: &HttpSettings) -> Result<Self, http::HttpError> {
+        Ok(Self { client: http::client(settings)?, runtime: Handle::current(), failing: Arc::default() })
+    }
+
+    async fn send(self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let response = self.client.execute(request.try_into()?).await.map_err(http::without_url)?;
+        let mut answer = Response::builder().status(response.status());
+        if let Some(headers) = answer.headers_mut() {
+            *headers = response.headers().clone();
+        }
+        Ok(answer.body(response.bytes().await.map_err(http::without_url)?)?)
+    }
+
+    fn told(&self, answer: &Result<Response<Bytes>, HttpError>) {
+        let problem = match answer {
+            Ok(response) if response.status().is_success() => None,
+            Ok(response) => Some(format!("it answers {}", response.status())),
+            Err(error) => Some(with_causes(error.as_ref())),
+        };
+        match (problem, self.failing.load(Ordering::Relaxed)) {
+            (Some(problem), false) => {
+                self.failing.store(true, Ordering::Relaxed);
+                tracing::warn!(problem, "spans cannot be exported; they are lost until the collector takes them");
+            }
+            (None, true) => {
+                self.failing.store(false, Ordering::Relaxed);
+                tracing::info!("spans are exported again");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[async_trait]
+impl HttpClient for Collector {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let answer = self.runtime.spawn(self.clone().send(request)).await?;
+        self.told(&answer);
+        answer
+    }
+}

@@ -1,0 +1,177 @@
+//! Send: one batch to one destination, under its timeout, and what its answers mean for the lane. What is sent is followed
+//! as a span, if there is a tracer.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+
+use super::breaker::Met;
+use super::flight::Job;
+use super::lane::{FIRST_RAMP, Lane};
+use super::load::lock;
+use super::{Engine, Phase, probe};
+use crate::delivery::Answer;
+use crate::observe::panic_message;
+use crate::sink::{Message, SendError, SendErrorKind};
+use crate::trace::SendSpan;
+
+impl Lane {
+    pub(super) async fn send_batch(self: &Arc<Self>, engine: &Arc<Engine>, mut batch: Vec<Job>) {
+        let started = Instant::now();
+        let Some(answers) = self.send(engine, &mut batch).await else {
+            batch.into_iter().for_each(|job| job.answer(engine, Answer::Released));
+            return;
+        };
+        let took = started.elapsed();
+        batch.into_iter().zip(answers).for_each(|(job, answer)| self.answered(engine, job, answer, took));
+    }
+
+    pub(super) fn answered(
+        self: &Arc<Self>,
+        engine: &Arc<Engine>,
+        job: Job,
+        answer: Result<(), SendError>,
+        took: Duration,
+    ) {
+        match answer {
+            Ok(()) => {
+                self.alive(engine, took);
+                self.tally.sent(job.event().created_at);
+                self.log_sent(&job, took);
+                engine.observers.tell("sent", |observer| observer.sent(job.event(), &self.name, took));
+                job.answer(engine, Answer::Sent);
+            }
+            Err(error) => {
+                self.tally.failed(&error);
+                engine.observers.tell("failed", |observer| observer.failed(job.event(), &self.name, &error));
+                self.failed(engine, job, error, took);
+            }
+        }
+    }
+
+    fn failed(self: &Arc<Self>, engine: &Arc<Engine>, job: Job, error: SendError, took: Duration) {
+        if error.kind != SendErrorKind::Unavailable {
+            // That there was no answer is none: a timeout that counted as one would let the next one count, and so on
+            // through a whole outage, with an attempt used for each.
+            if error.kind != SendErrorKind::Timeout {
+                self.alive(engine, took);
+            }
+            self.log_failed(engine, &job, &error);
+            return job.answer(engine, Answer::Failed { error, took });
+        }
+        let (met, waiting) = {
+            let mut state = lock(&self.state);
+            let met = state.breaker.outage(Instant::now(), error.after);
+            state.last_error = Some(error.clone());
+            let waiting = if met == Met::Opened { std::mem::take(&mut state.queue) } else { VecDeque::new() };
+            if met == Met::Opened {
+                state.ramp = FIRST_RAMP;
+            }
+            (met, waiting)
+        };
+        let parked = |tried| Answer::Parked { error: Some(error.clone()), tried };
+        // What was under way when it was found to be down tells nothing new.
+        if met != Met::Down {
+            self.log_failed(engine, &job, &error);
+        }
+        match met {
+            Met::Hiccup(after) => job.answer(engine, Answer::Postponed { error: error.clone(), took, after }),
+            Met::Down => job.answer(engine, parked(Some(took))),
+            Met::Opened => {
+                let event = engine.named("relay_breaker_trip");
+                tracing::warn!(%event, destination = self.name, %error, "a destination is down; its events wait for it");
+                waiting.into_iter().for_each(|job| job.answer(engine, parked(None)));
+                let opening = lock(&self.state).breaker.openings();
+                let (shared_engine, lane) = (Arc::clone(engine), Arc::clone(self));
+                if engine.is_probing() && !job.is_shared() {
+                    job.reload(engine.probes.admit(0));
+                    engine.give_back_followers_of(job.event());
+                    tokio::spawn(probe::probe(shared_engine, lane, job, opening));
+                } else {
+                    job.answer(engine, parked(Some(took)));
+                    if engine.is_probing() {
+                        tokio::spawn(probe::probe_with_the_next(shared_engine, lane, opening));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends, and renews leases that would run out meanwhile. `None`: the relay has waited long enough.
+    pub(super) async fn send(&self, engine: &Engine, batch: &mut [Job]) -> Option<Vec<Result<(), SendError>>> {
+        let mut messages: Vec<Message> = batch.iter().map(Job::message).collect();
+        let spans = self.follow(engine, batch, &mut messages);
+        let batch = &*batch;
+        let _sending = Sending::begin(&self.sending, batch.len());
+        let answered_before = self.answered.load(Ordering::Relaxed);
+        let sending = AssertUnwindSafe(engine.sending(self.sink.send(&messages))).catch_unwind();
+        let timed_out = async {
+            match self.timeout {
+                Some(timeout) => tokio::time::sleep(timeout).await,
+                None => std::future::pending().await,
+            }
+        };
+        // All at once: a sink that waits for the database must not wait for a renewal that waits for it. The sink first:
+        // what it answers at once needs no timers.
+        let answers = tokio::select! {
+            biased;
+            answers = sending => answers.unwrap_or_else(|panic| {
+                vec![Err(SendError::retry(format!("the handler panicked: {}", panic_message(&*panic)))); batch.len()]
+            }),
+            () = timed_out => {
+                let error = SendError::timeout(format!("no answer within {:?}", self.timeout.unwrap_or_default()));
+                vec![Err(error); batch.len()]
+            }
+            () = engine.phase_reached(Phase::Aborting) => return None,
+            () = engine.keep_renewing(batch) => return None,
+        };
+        let others_got_through = self.answered.load(Ordering::Relaxed) > answered_before;
+        let missing = || Err(SendError::retry("the sink did not answer for this event"));
+        let answers = answers.into_iter().map(|answer| answer.map_err(|error| resolve(error, others_got_through)));
+        let answers: Vec<_> = answers.chain(std::iter::repeat_with(missing)).take(batch.len()).collect();
+        for (span, answer) in spans.into_iter().zip(&answers) {
+            span.end(answer.as_ref().err());
+        }
+        Some(answers)
+    }
+
+    /// A span for each message, which its receiver is told; none without a tracer.
+    fn follow(&self, engine: &Engine, batch: &mut [Job], messages: &mut [Message]) -> Vec<Box<dyn SendSpan>> {
+        let Some(tracer) = &engine.tracer else { return Vec::new() };
+        let follow = |(job, message): (&mut Job, &mut Message)| {
+            let span = tracer.sends(message, &self.name, job.claim_span());
+            job.is_sent_as(span.context());
+            *message = message.clone().traced(span.context());
+            span
+        };
+        batch.iter_mut().zip(messages).map(follow).collect()
+    }
+}
+
+/// Counts what is being sent, until it is dropped.
+struct Sending<'a>(&'a AtomicUsize, usize);
+
+impl<'a> Sending<'a> {
+    fn begin(sending: &'a AtomicUsize, events: usize) -> Self {
+        sending.fetch_add(events, Ordering::Relaxed);
+        Self(sending, events)
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
+
+/// A timeout is an outage, unless others get through meanwhile: then it stays one, and uses an attempt.
+fn resolve(mut error: SendError, others_got_through: bool) -> SendError {
+    if error.kind == SendErrorKind::Timeout && !others_got_through {
+        error.kind = SendErrorKind::Unavailable;
+    }
+    error
+}
