@@ -129,7 +129,7 @@ class Browser:
         try:
             return waiting.until(lambda _: check())
         except TimeoutException:
-            said = self.text("main") or self.text("body")
+            said = (self.text("main") or self.text("body") or "")[:800]
             message = f"waited {PATIENCE} s in vain until {what}; at {self.path}, which says:\n{said}"
             raise AssertionError(message) from None
 

@@ -11,6 +11,7 @@ from tests import servers
 
 from . import browser as chromium
 from .browser import Browser
+from .places import Places
 from .program import OPERATOR, Admin, Users
 
 
@@ -28,6 +29,11 @@ def admin(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     yield admin
     admin.processes.check()
     admin.stop()
+
+
+@pytest.fixture(scope="session")
+def furnished(admin: Admin) -> Places:
+    return Places(admin)
 
 
 @pytest.fixture(scope="session")
@@ -50,3 +56,11 @@ def visitor(driver: webdriver.Chrome, admin: Admin) -> Iterator[Browser]:
 def operator(visitor: Browser) -> Browser:
     """Somebody who may act."""
     return visitor.become(OPERATOR)
+
+
+@pytest.fixture
+def places(operator: Browser, furnished: Places) -> Places:
+    """Every page, with something on it."""
+    if furnished.job is None:
+        furnished.start_job(operator)
+    return furnished

@@ -8,6 +8,7 @@ import re
 import subprocess
 import time
 import urllib.parse
+import urllib.request
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -155,6 +156,22 @@ class Admin:
             self.cookies[user] = (name, value)
             connection.close()
         return self.cookies[user]
+
+    def read(self, path: str) -> Any:
+        """What the API answers."""
+        headers = {"authorization": f"Bearer {self.users.token}"}
+        request = urllib.request.Request(f"{self.url}/api/v1{path}", headers=headers)
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return json.load(answer)
+
+    def wait_for_pause(self, destination: str, paused: bool = True) -> None:
+        """Until the relay itself has heard of it."""
+
+        def heard() -> bool:
+            (found,) = [one for one in self.read("/destinations")["destinations"] if one["name"] == destination]
+            return all(lane["paused"] == paused for lane in found["lanes"])
+
+        wait_until(f"{destination} is {'paused' if paused else 'resumed'}", heard, self.processes)
 
     def stop(self) -> None:
         self.processes.stop()
