@@ -18,8 +18,9 @@ FROM (
            AND ($7::timestamptz IS NULL OR created_at >= $7)
            AND ($8::timestamptz IS NULL OR created_at < $8)
            AND ($2::text IS NULL OR event_type LIKE $2)
-           AND ($6::text IS NULL OR id::text ILIKE $6 OR event_type ILIKE $6 OR aggregate_type ILIKE $6
-                OR aggregate_id ILIKE $6 OR idempotency_key ILIKE $6 OR error_message ILIKE $6)
+           -- One look at all of them takes half as long as one at each.
+           AND ($6::text IS NULL OR id::text || E'\n' || event_type || E'\n' || aggregate_type || E'\n' || aggregate_id || E'\n'
+                || idempotency_key || E'\n' || error_message ILIKE $6)
            -- Not EXISTS, of which the planner may make a table of all attempts.
            AND ($18::text IS NULL OR coalesce(parked_on = $18, false)
                 OR coalesce((SELECT leads FROM unnest($19::text[], $20::text[], $21::boolean[]) WITH ORDINALITY

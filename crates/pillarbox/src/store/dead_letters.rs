@@ -11,9 +11,6 @@ use super::fold::fold_error;
 const PARTS: usize = 24;
 /// How many event types a group tells.
 const TYPES: usize = 5;
-/// How many dead letters are looked at: fewer than in a list, because each of them is looked up among deliveries and attempts.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) const BUDGET: u64 = 10_000;
 /// How many groups there are at most.
 const GROUPS: usize = 200;
 

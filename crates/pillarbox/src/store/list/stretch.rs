@@ -9,7 +9,7 @@ use super::{Filter, Page, Turn};
 use crate::store::inspect::{EventView, State};
 
 /// How many entries of an index a page looks at.
-const BUDGET: u64 = 20_000;
+pub(crate) const BUDGET: u64 = 10_000;
 
 /// An id's time is that of its writer's clock: how far from the database's one it may be, and still be found by time.
 const SLACK: TimeDelta = TimeDelta::minutes(1);

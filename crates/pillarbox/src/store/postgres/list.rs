@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use super::{PostgresStore, database, limit, read};
 use crate::error::StoreError;
-use crate::store::dead_letters::{BUDGET, DeadLetters, Groups, Letter};
+use crate::store::dead_letters::{DeadLetters, Groups, Letter};
 use crate::store::inspect::{EventView, State};
-use crate::store::list::{FOUND, Filter, NEAR, NEIGHBOURS, Page, Passed, Plan, Stretch, Turn, Way};
+use crate::store::list::{BUDGET, FOUND, Filter, NEAR, NEIGHBOURS, Page, Passed, Plan, Stretch, Turn, Way};
 use crate::store::row::{like, search_like};
 
 impl PostgresStore {

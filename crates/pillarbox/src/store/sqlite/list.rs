@@ -9,9 +9,11 @@ use uuid::Uuid;
 use super::{SqliteStore, database, read};
 use crate::emit::sqlite::moment;
 use crate::error::{DriverError, StoreError};
-use crate::store::dead_letters::{BUDGET, DeadLetters, Groups, Letter};
+use crate::store::dead_letters::{DeadLetters, Groups, Letter};
 use crate::store::inspect::{EventView, State};
-use crate::store::list::{FOUND, Filter, NEAR, NEIGHBOURS, Page, Passed, Plan, Stretch, ToDestination, Turn, Way};
+use crate::store::list::{
+    BUDGET, FOUND, Filter, NEAR, NEIGHBOURS, Page, Passed, Plan, Stretch, ToDestination, Turn, Way,
+};
 use crate::store::row::{glob, search_like};
 
 impl SqliteStore {
