@@ -94,7 +94,7 @@
   };
 
   // Only what is different is changed, so that focus, open details, scrolling and typed text stay as they are.
-  const KEYS = ["event", "job", "audit", "destination", "relay", "group"];
+  const KEYS = ["event", "job", "audit", "group", "relay", "destination"];
   const keyOf = (node) => {
     if (node.nodeType !== Node.ELEMENT_NODE) return "";
     return node.id || KEYS.map((name) => node.dataset[name]).find(Boolean) || "";

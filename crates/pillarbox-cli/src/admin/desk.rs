@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use pillarbox::store::{AuditView, Inspect, Minute, Page, RelayView, Turn};
+use pillarbox::store::{AuditView, DeadLetters, EventView, Inspect, Minute, Page, RelayView, Turn};
 use pillarbox::{Routes, StoreError};
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -85,6 +85,25 @@ impl Desk {
     pub(crate) async fn payload(&self, id: Uuid) -> Result<Box<RawValue>, DeskError> {
         let detail = self.store.get(id).await?.ok_or_else(|| no_event(id))?;
         Ok(self.mask.apply(&detail.payload).payload)
+    }
+
+    /// Events of the same aggregate around this one, itself left out.
+    pub(crate) async fn neighbours(&self, id: Uuid) -> Result<Vec<EventView>, DeskError> {
+        let neighbours = self.store.neighbours(id).await?;
+        if neighbours.is_empty() && self.store.get(id).await?.is_none() {
+            return Err(no_event(id));
+        }
+        Ok(neighbours)
+    }
+
+    /// Events with exactly this id, idempotency key or aggregate id.
+    pub(crate) async fn find(&self, text: &str) -> Result<Vec<EventView>, DeskError> {
+        Ok(self.store.find(text).await?)
+    }
+
+    /// What failed within the window, by destination and error.
+    pub(crate) async fn dead_letters(&self, wanted: &Wanted, window: Duration) -> Result<DeadLetters, DeskError> {
+        Ok(self.store.dead_letters(&self.filter(wanted), ago(window)).await?)
     }
 
     /// Those that have said that they live.

@@ -26,12 +26,12 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 
-use super::access::Viewer;
 use super::desk::Desk;
 
 mod audit;
 mod bulk;
 mod chart;
+mod dead_letters;
 mod destinations;
 mod event;
 mod events;
@@ -54,7 +54,7 @@ pub(super) fn routes(desk: &Arc<Desk>) -> Router {
         .route("/events/{id}/retry", post(event::retry))
         .route("/events/{id}/fail", post(event::fail))
         .route("/events/{id}/replay", post(event::replay))
-        .route("/dead-letters", get(async |_: Viewer| frame::then("/events?state=failed")))
+        .route("/dead-letters", get(dead_letters::list))
         .route("/bulk", get(bulk::preview).post(bulk::start))
         .route("/destinations", get(destinations::list))
         .route("/destinations/{name}/pause", post(destinations::pause))

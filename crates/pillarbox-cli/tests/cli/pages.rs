@@ -74,7 +74,7 @@ async fn every_page_can_be_read_by_a_viewer_who_is_offered_nothing_to_do() {
     let id = scene.home.emit("1", &["\"bad\""]);
     scene.until(&id, "failed").await;
     let event = format!("/events/{id}");
-    for path in ["/", "/events", "/events?state=failed", &event, "/destinations", "/jobs", "/audit"] {
+    for path in ["/", "/events", "/events?state=failed", &event, "/dead-letters", "/destinations", "/jobs", "/audit"] {
         let page = scene.page(path).await;
         assert!(page.contains("<h1"), "{path}");
         let forms = page.matches("method=\"post\"").count();
@@ -165,6 +165,7 @@ async fn events_are_filtered_searched_and_turned_page_by_page() {
 
     let found = scene.client.get(&format!("/search?q={bad}")).await;
     assert_eq!((found.status, found.header("location")), (303, format!("/events/{bad}").as_str()));
+    assert!(scene.client.get("/search?q=key-17").await.header("location").starts_with("/events/0"));
     assert_eq!(scene.client.get("/search?q=ey-17").await.header("location"), "/events?search=ey-17");
     assert_eq!(rows(&scene.page("/events?search=ey-17").await), 1);
     for wrong in ["state=odd", "when=2026-13", "cursor=zz", "since=now"] {
@@ -179,6 +180,13 @@ async fn an_operator_retries_marks_failed_and_replays() {
     let id = scene.home.emit("1", &["\"bad\""]);
     scene.until(&id, "failed").await;
     scene.receiver.answer_with(|_| Answer::ok());
+    for forged in [&[][..], &[("csrf", "")], &[("csrf", "guessed")]] {
+        for path in ["retry", "fail", "replay"] {
+            let refused = scene.client.post(&format!("/events/{id}/{path}"), forged).await;
+            assert!(refused.status == 403 && refused.body.contains("nothing was done"), "{refused:?}");
+        }
+    }
+    assert_eq!((scene.home.state(&id), scene.receiver.count()), ("failed".to_owned(), 2));
     let done = scene.act(&format!("/events/{id}/retry"), &[]).await;
     assert_eq!((done.status, done.header("location")), (303, format!("/events/{id}?did=retry").as_str()));
     assert!(scene.page(done.header("location")).await.contains("It is due now"));
@@ -207,6 +215,47 @@ async fn an_operator_retries_marks_failed_and_replays() {
         assert!(audit.contains(&format!("data-what=\"{what}\"")), "{what}: {audit}");
     }
     assert!(scene.relay.terminate(PATIENCE).await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_of_dead_letters_is_retried_after_a_preview_as_a_job() {
+    let mut scene = Scene::begin("olga").await;
+    let ids: Vec<String> = (0..3).map(|number| scene.home.emit(&number.to_string(), &["\"bad\""])).collect();
+    for id in &ids {
+        scene.until(id, "failed").await;
+    }
+    let page = scene.page("/dead-letters").await;
+    assert!(page.contains("<strong>3</strong>") && page.contains("data-destination=\"runner\""), "{page}");
+    let link = page.split("id=\"retry-group-1\"").next().unwrap().rsplit("href=\"").next().unwrap();
+    let link = link.split('"').next().unwrap().replace("&#38;", "&");
+    let preview = scene.page(&link).await;
+    assert!(preview.contains("Retry 3 events?"), "{preview}");
+
+    scene.receiver.answer_with(|_| Answer::ok());
+    // The form as a browser would send it.
+    let hidden = preview.split("id=\"confirm\"").nth(1).unwrap().split("type=\"hidden\" name=\"").skip(1);
+    let fields: Vec<(String, String)> = hidden
+        .map(|rest| {
+            let (name, rest) = rest.split_once("\" value=\"").unwrap();
+            (name.to_owned(), rest.split('"').next().unwrap().replace("&#38;", "&").replace("&#34;", "\""))
+        })
+        .collect();
+    let mut form: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    form.push(("rate", "1000"));
+    let started = scene.client.post("/bulk", &form).await;
+    assert_eq!(started.status, 303, "{started:?}");
+    let job = started.header("location").to_owned();
+    assert!(job.starts_with("/jobs/") && job.ends_with("?did=start"), "{job}");
+    for id in &ids {
+        scene.until(id, "delivered").await;
+    }
+    let client = tokio::sync::Mutex::new(&mut scene.client);
+    wait_until("the job is done", PATIENCE, async || {
+        client.lock().await.get(&job).await.body.contains("data-state=\"done\"")
+    })
+    .await;
+    assert!(scene.page("/jobs").await.contains("3 of 3"));
+    assert!(scene.page("/dead-letters").await.contains("Nothing has failed"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -114,7 +114,6 @@ impl Chart {
     }
 }
 
-#[allow(dead_code, reason = "for the groups of dead letters")]
 /// Small bars side by side, as high as their share of the highest.
 pub(super) fn spark(counts: &[u64]) -> Vec<(Bar, bool)> {
     let highest = counts.iter().copied().max().unwrap_or(0).max(1) as f64;

@@ -8,14 +8,14 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
-use pillarbox::store::{EventView, Marked, Replayed, Retried, State, Turn};
+use pillarbox::store::{EventView, Marked, Replayed, Retried, State};
 use serde::Deserialize;
 use uuid::Uuid;
 
 use super::super::access::login::place;
 use super::super::access::{Operator, Viewer};
+use super::super::desk::Desk;
 use super::super::desk::story::{EventShown, Moment, What};
-use super::super::desk::{Desk, Wanted};
 use super::super::refusal::Refusal;
 use super::frame::{At, Frame, Looking, shown, then};
 use super::payload::Payload;
@@ -24,8 +24,6 @@ use super::words::{self, When};
 
 /// While something may still happen to it, it is looked at anew.
 const REFRESH: u32 = 3;
-/// Of the same aggregate.
-const NEIGHBOURS: usize = 12;
 
 #[derive(Template)]
 #[template(path = "event.html")]
@@ -75,14 +73,11 @@ pub(super) async fn look(
     Using(desk): Using<Arc<Desk>>,
     At(id): At<Uuid>,
 ) -> Result<Response, Refusal> {
-    let event = desk.event(id).await?;
-    let row = &event.detail.event;
-    let same = Wanted {
-        aggregate_type: Some(row.aggregate_type.clone()),
-        aggregate_id: Some(row.aggregate_id.clone()),
-        ..Wanted::default()
-    };
-    let neighbours = desk.events(&same, &Turn::first(NEIGHBOURS)).await?.events;
+    let (event, mut neighbours) = tokio::try_join!(desk.event(id), desk.neighbours(id))?;
+    if !neighbours.iter().any(|neighbour| neighbour.id == id) {
+        neighbours.push(event.detail.event.clone());
+    }
+    neighbours.sort_by_key(|neighbour| neighbour.seq);
     let lasts = matches!(event.detail.event.state, State::Delivered | State::Failed);
     let frame = looking.frame("Events", if lasts { 0 } else { REFRESH });
     Ok(shown(&EventPage::of(frame, event, &neighbours, Utc::now())))

@@ -8,9 +8,7 @@ use axum::response::Response;
 use chrono::Utc;
 use pillarbox::store::{Cursor, State, Turn};
 use serde::Deserialize;
-use uuid::Uuid;
 
-use super::super::access::Viewer;
 use super::super::desk::Desk;
 use super::super::refusal::{Refusal, in_query};
 use super::frame::{Asked, Frame, Looking, bad, shown, then};
@@ -140,7 +138,7 @@ pub(super) struct SearchAsked {
 
 /// Exactly that, at once; else a part of it, as far back as is quick.
 pub(super) async fn search(
-    _: Viewer,
+    looking: Looking,
     Using(desk): Using<Arc<Desk>>,
     Asked(asked): Asked<SearchAsked>,
 ) -> Result<Response, Refusal> {
@@ -151,8 +149,18 @@ pub(super) async fn search(
     if text.contains('\0') {
         return Err(bad("the search contains a NUL character; remove it"));
     }
-    match text.parse::<Uuid>() {
-        Ok(id) if desk.event(id).await.is_ok() => Ok(then(&format!("/events/{id}"))),
-        _ => Ok(then(&format!("/events?search={}", in_query(text)))),
+    let found = desk.find(text).await?;
+    let parts = format!("/events?search={}", in_query(text));
+    match found.as_slice() {
+        [] => Ok(then(&parts)),
+        [only] => Ok(then(&format!("/events/{}", only.id))),
+        several => {
+            let frame = Frame { searched: text.to_owned(), ..looking.frame("Events", 0) };
+            let mut page = Events::new(frame, Narrowed::default(), &desk)?;
+            page.rows = Row::all(several, Utc::now());
+            page.here = format!("/search?q={}", in_query(text));
+            page.exactly = Some((text.to_owned(), parts));
+            Ok(shown(&page))
+        }
     }
 }

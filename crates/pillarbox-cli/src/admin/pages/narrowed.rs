@@ -27,7 +27,6 @@ pub(super) struct Narrowed {
 }
 
 impl Narrowed {
-    #[allow(dead_code, reason = "for the groups of dead letters")]
     pub(super) fn failed() -> Self {
         Self { state: State::Failed.as_str().to_owned(), ..Self::default() }
     }

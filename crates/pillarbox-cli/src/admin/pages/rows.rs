@@ -52,8 +52,8 @@ fn story(event: &EventView, now: DateTime<Utc>) -> String {
             took.map(|took| format!("after {}", words::duration(took))).unwrap_or_default()
         }
         State::Failed => match &event.failed_on {
-            Some(destination) => format!("{destination}{because}"),
-            None => error,
+            Some(destination) if !error.starts_with(destination) => format!("{destination}{because}"),
+            _ => error,
         },
         State::Parked => format!("waits for {}{because}", event.parked_on.as_deref().unwrap_or("a route")),
         State::Scheduled => format!("{}{because}", near(event.next_attempt_at)),

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use pillarbox::StoreError;
-use pillarbox::store::{Cursor, Entry, EventView, Filter, Inspect, Marked, Replayed, Retried, Selection, State, Turn};
+use pillarbox::store::{
+    Cursor, Entry, EventView, Filter, Inspect, Marked, Replayed, Retried, Selection, State, Turn, fold_error,
+};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -57,7 +59,8 @@ impl Walk {
     }
 
     fn has(&self, event: &EventView) -> bool {
-        let in_group = |group: &GroupKey| group.destination == event.failed_on && group.error == event.error_message;
+        let in_group =
+            |group: &GroupKey| group.destination == event.failed_on && group.error == fold_error(&event.error_message);
         self.began_at.is_none_or(|began_at| event.updated_at < began_at)
             && self.chosen.group.as_ref().is_none_or(in_group)
     }
