@@ -105,6 +105,18 @@ impl Desk {
         entries.as_array().unwrap().iter().map(line).collect()
     }
 
+    async fn wait_for_job(&mut self, id: &str, state: &str) -> Value {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let job = self.get(&format!("/jobs/{id}")).await;
+            if job["state"] == state {
+                return job;
+            }
+            assert!(tokio::time::Instant::now() < deadline && job["state"] == "running", "{job}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     fn refuse(&self) {
         self.receiver
             .answer_with(|request| Reply::status(410).body(format!("no: {}", String::from_utf8_lossy(&request.body))));
@@ -200,6 +212,93 @@ async fn a_pause_is_heeded_until_it_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_job_goes_through_all_dead_letters_once_however_they_end() {
+    for mut desk in [Desk::on_sqlite().await, Desk::on_postgres().await] {
+        desk.refuse();
+        let mut ids = Vec::new();
+        for number in 0..5 {
+            ids.push(desk.emit(&number.to_string(), json!({})).await);
+        }
+        for id in &ids {
+            desk.wait_for_state(id, "failed").await;
+        }
+        let sent = desk.receiver.count();
+        let retry = json!({ "action": "retry" });
+        assert_eq!(desk.done("/dead-letters/preview", &retry).await, json!({ "count": 5, "at_least": false }));
+        let started = desk.post("/jobs", &retry).await;
+        let id = started.json()["id"].as_str().unwrap().to_owned();
+        assert_eq!((started.status, started.header("location")), (202, format!("/api/v1/jobs/{id}").as_str()));
+        let job = desk.wait_for_job(&id, "done").await;
+        assert_eq!(
+            (&job["total"], &job["done"], &job["changed"], &job["refused"]),
+            (&json!(5), &json!(5), &json!(5), &json!(0))
+        );
+        // They fail again, and are not taken again: each is sent once more.
+        for id in &ids {
+            desk.wait_for_state(id, "failed").await;
+        }
+        assert_eq!(desk.receiver.count(), sent + 5);
+        assert_eq!(desk.audit(1).await, [("olga".to_owned(), "retry".to_owned(), Some(5))]);
+
+        desk.accept();
+        let some = json!({ "action": "retry", "filter": { "aggregate_id": "3" } });
+        assert_eq!(desk.done("/dead-letters/preview", &some).await["count"], 1);
+        let id = desk.done("/jobs", &some).await["id"].as_str().unwrap().to_owned();
+        assert_eq!(desk.wait_for_job(&id, "done").await["changed"], 1);
+        desk.wait_for_state(&ids[3], "delivered").await;
+        assert_eq!(desk.get("/events?state=failed").await["events"].as_array().unwrap().len(), 4);
+        desk.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_keeps_to_its_rate_and_ends_when_it_is_cancelled() {
+    for mut desk in [Desk::on_sqlite().await, Desk::on_postgres().await] {
+        desk.refuse();
+        let mut ids = Vec::new();
+        for number in 0..3 {
+            ids.push(desk.emit(&number.to_string(), json!({})).await);
+        }
+        for id in &ids {
+            desk.wait_for_state(id, "failed").await;
+        }
+        desk.accept();
+        // One goes at once, the next in a quarter of an hour.
+        let slow = json!({ "action": "retry", "rate": 0.001 });
+        let id = desk.done("/jobs", &slow).await["id"].as_str().unwrap().to_owned();
+        desk.receiver.wait_for(4, PATIENCE).await.unwrap();
+        let running = desk.get(&format!("/jobs/{id}")).await;
+        assert_eq!(
+            (&running["state"], &running["done"], &running["rate"]),
+            (&json!("running"), &json!(1), &json!(0.001))
+        );
+        assert!(running["ends_about"].is_string(), "{running}");
+        assert_eq!(desk.get("/jobs").await["jobs"][0]["id"], id.as_str());
+        desk.done(&format!("/jobs/{id}/cancel"), &json!(null)).await;
+        let job = desk.wait_for_job(&id, "cancelled").await;
+        assert_eq!((&job["done"], &job["changed"], &job["total"]), (&json!(1), &json!(1), &json!(3)), "{job}");
+        assert_eq!(desk.get("/events?state=failed").await["events"].as_array().unwrap().len(), 2);
+        let lines = desk.audit(2).await;
+        assert_eq!((lines[0].1.as_str(), lines[1].1.as_str(), lines[1].2), ("cancel", "retry", Some(1)));
+
+        // At most so many at once.
+        let mut begun = Vec::new();
+        for _ in 0..4 {
+            let job = desk
+                .done("/jobs", &json!({ "action": "replay", "filter": { "state": "failed" }, "rate": 0.001 }))
+                .await;
+            begun.push(job["id"].as_str().unwrap().to_owned());
+        }
+        assert!(problem(&desk.post("/jobs", &slow).await, 409).contains("4 jobs are running already"));
+        for id in begun {
+            desk.done(&format!("/jobs/{id}/cancel"), &json!(null)).await;
+            desk.wait_for_job(&id, "cancelled").await;
+        }
+        desk.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_masked_and_what_lets_somebody_in_is_in_no_answer() {
     let mut desk = Desk::on_sqlite().await;
     desk.refuse();
@@ -262,6 +361,8 @@ async fn whatever_is_wrong_is_a_problem_that_says_what() {
         ("/events", "{", 400, "the body is not understood: EOF"),
         ("/events", r#"{"aggregate_type":"Order"}"#, 400, "missing field `aggregate_id`"),
         ("/events", r#"{"aggregate_type":"","aggregate_id":"1","event_type":"t"}"#, 422, "aggregate_type is empty"),
+        ("/events", r#"["Order", "1", "order.placed"]"#, 400, "expected an object"),
+        ("/jobs", r#"{"action":"retry","filter":[]}"#, 400, "expected an object"),
         ("/events/retry", r#"{"ids":[]}"#, 422, "no event was named"),
         ("/jobs", r#"{"action":"replay"}"#, 422, "must be delivered or failed"),
         ("/jobs", r#"{"action":"retry","rate":0}"#, 422, "rate must be events per second"),

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "dead letters and look-ups are not asked for yet")]
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use axum::RequestExt;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -11,8 +14,9 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use chrono::{DateTime, Utc};
 use pillarbox::store::{Cursor, State, Turn};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::admin::desk::{MOST, Wanted};
@@ -66,8 +70,40 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             }
             _ => bad(format!("the body cannot be read: {}", error.body_text())),
         })?;
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| bad(format!("the body is not understood: {error}")))
+        let not_understood = |error| bad(format!("the body is not understood: {error}"));
+        serde_json::from_slice(&bytes).map(|Object(body)| Self(body)).map_err(not_understood)
     }
+}
+
+/// An object, and no list of what would stand in it.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        object(deserializer).map(Self)
+    }
+}
+
+/// For fields that are objects themselves.
+pub(super) fn object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    struct Read<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Read<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map))
+        }
+    }
+    deserializer.deserialize_map(Read(PhantomData))
+}
+
+/// For fields that may be objects.
+pub(super) fn maybe_object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(to: D) -> Result<Option<T>, D::Error> {
+    Option::<Object<T>>::deserialize(to).map(|object| object.map(|Object(object)| object))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

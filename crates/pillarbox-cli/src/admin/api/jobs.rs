@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::asked::{At, Body, Narrowed};
+use super::asked::{At, Body, Narrowed, maybe_object, object};
 use super::problem::{Undone, Unread};
 use crate::admin::access::{Operator, Viewer};
 use crate::admin::desk::Desk;
@@ -47,8 +47,9 @@ struct GroupNamed {
 #[serde(deny_unknown_fields)]
 pub(super) struct PreviewAsked {
     action: ActionName,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     filter: Narrowed,
+    #[serde(default, deserialize_with = "maybe_object")]
     group: Option<GroupNamed>,
 }
 
@@ -57,11 +58,12 @@ pub(super) struct PreviewAsked {
 #[serde(deny_unknown_fields)]
 pub(super) struct JobAsked {
     action: ActionName,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     filter: Narrowed,
+    #[serde(default, deserialize_with = "maybe_object")]
     group: Option<GroupNamed>,
     /// Events per second at most; without it there is no limit
-    #[schema(exclusive_minimum = 0, maximum = 100000)]
+    #[schema(minimum = 0.001, maximum = 100000)]
     rate: Option<f64>,
     /// Of `fail`: stands in the events' errors
     #[serde(default)]

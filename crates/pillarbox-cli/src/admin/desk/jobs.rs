@@ -3,6 +3,7 @@
 //! the audit that grows with each batch.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ const KEPT: usize = 50;
 /// How long a preview may look.
 const GLANCE: Duration = Duration::from_millis(250);
 /// Events per second that somebody may ask for.
-pub(crate) const HIGHEST_RATE: f64 = 100_000.0;
+pub(crate) const RATES: RangeInclusive<f64> = 0.001..=100_000.0;
 
 /// What is done to each event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,9 +143,11 @@ impl Desk {
         rate: Option<f64>,
         who: &str,
     ) -> Result<Arc<Job>, DeskError> {
-        if rate.is_some_and(|rate| !(rate > 0.0 && rate <= HIGHEST_RATE)) {
+        if rate.is_some_and(|rate| !RATES.contains(&rate)) {
             return Err(DeskError::Refused(format!(
-                "rate must be events per second, more than 0 and at most {HIGHEST_RATE}; leave it out for no limit"
+                "rate must be events per second, from {} to {}; leave it out for no limit",
+                RATES.start(),
+                RATES.end()
             )));
         }
         let action = match action {

@@ -144,7 +144,7 @@ impl Pace {
     async fn wait_for(&mut self, events: usize) {
         let Some(rate) = self.rate else { return };
         tokio::time::sleep_until(self.next).await;
-        let took = Duration::try_from_secs_f64(events as f64 / rate).unwrap_or(Duration::MAX);
-        self.next = self.next.max(Instant::now()).checked_add(took).unwrap_or(self.next);
+        let took = Duration::from_secs_f64(events as f64 / rate);
+        self.next = self.next.max(Instant::now()) + took;
     }
 }
