@@ -1,7 +1,5 @@
 //! What is asked of the API, read strictly: a misspelt parameter is refused, not overlooked.
 
-#![allow(dead_code, reason = "dead letters and look-ups are not asked for yet")]
-
 use std::fmt;
 use std::marker::PhantomData;
 

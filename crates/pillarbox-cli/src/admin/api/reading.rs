@@ -9,9 +9,11 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use uuid::Uuid;
 
-use super::asked::{Asked, At, AuditAsked, EventsAsked, WindowAsked};
+use super::asked::{Asked, At, AuditAsked, DeadLettersAsked, EventsAsked, FindAsked, WindowAsked, bad};
 use super::problem::Unread;
-use super::views::{AuditPage, Destinations, EventFull, EventPage, Minutes, Overview, Relays};
+use super::views::{
+    AuditPage, DeadLetterGroups, Destinations, EventFull, EventPage, Events, Minutes, Overview, Relays,
+};
 use crate::admin::access::Viewer;
 use crate::admin::desk::Desk;
 use crate::admin::refusal::Refusal;
@@ -46,11 +48,39 @@ pub(super) async fn event(_: Viewer, State(desk): AtDesk, At(id): At<Uuid>) -> A
     Ok(Json(desk.event(id).await?.into()))
 }
 
+/// Events of the same aggregate around this one
+#[utoipa::path(get, path = "/events/{id}/neighbours", tag = "events", params(("id" = Uuid, Path, description = "The event's id")), responses((status = 200, body = Events), Unread))]
+pub(super) async fn neighbours(_: Viewer, State(desk): AtDesk, At(id): At<Uuid>) -> Answer<Events> {
+    Ok(Json(desk.neighbours(id).await?.into()))
+}
+
 /// The payload alone, as it is stored but for what is masked
 #[utoipa::path(get, path = "/events/{id}/payload", tag = "events", params(("id" = Uuid, Path, description = "The event's id")), responses((status = 200, body = serde_json::Value, content_type = "application/json"), Unread))]
 pub(super) async fn payload(_: Viewer, State(desk): AtDesk, At(id): At<Uuid>) -> Result<Response, Refusal> {
     let payload: Box<str> = desk.payload(id).await?.into();
     Ok(([(CONTENT_TYPE, "application/json")], String::from(payload)).into_response())
+}
+
+/// Events with exactly this id, idempotency key or aggregate id
+#[utoipa::path(get, path = "/find", tag = "events", params(FindAsked), responses((status = 200, body = Events), Unread))]
+pub(super) async fn find(_: Viewer, State(desk): AtDesk, Asked(asked): Asked<FindAsked>) -> Answer<Events> {
+    let text = asked.q.trim();
+    if text.is_empty() || text.contains('\0') {
+        return Err(bad("q must be an id, an idempotency key or an aggregate id"));
+    }
+    Ok(Json(desk.find(text).await?.into()))
+}
+
+/// Dead letters by destination and error
+#[utoipa::path(get, path = "/dead-letters", tag = "dead letters", params(DeadLettersAsked), responses((status = 200, body = DeadLetterGroups), Unread))]
+pub(super) async fn dead_letters(
+    _: Viewer,
+    State(desk): AtDesk,
+    Asked(asked): Asked<DeadLettersAsked>,
+) -> Answer<DeadLetterGroups> {
+    let (wanted, hours) = asked.lowered()?;
+    let window = Duration::from_secs(u64::from(hours) * 3600);
+    Ok(Json(desk.dead_letters(&wanted, window).await?.into()))
 }
 
 /// Destinations: how they are, and how they did lately

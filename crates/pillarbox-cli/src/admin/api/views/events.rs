@@ -1,7 +1,5 @@
 //! Events as the API answers them.
 
-#![allow(dead_code, reason = "dead letters and look-ups are not asked for yet")]
-
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
