@@ -6,7 +6,7 @@
 -- routes: $19 event types, $20 aggregate types (LIKE patterns), $21 whether they lead there.
 SELECT *, CASE WHEN status = 'failed' THEN coalesce(
            (SELECT destination::text FROM {schema}.outbox_delivery
-            WHERE event_id = event.id AND status = 'failed' ORDER BY attempts DESC, destination LIMIT 1),
+            WHERE event_id = event.id AND status = 'failed' ORDER BY destination LIMIT 1),
            (SELECT destination::text FROM {schema}.outbox_attempt
             WHERE event_id = event.id ORDER BY number DESC LIMIT 1)) END AS failed_on
 FROM (

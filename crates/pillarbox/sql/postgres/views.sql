@@ -9,7 +9,7 @@ SELECT id, seq, aggregate_type::text, aggregate_id::text, event_type::text, stat
             ELSE 'scheduled' END AS state,
        CASE WHEN status = 'failed' THEN coalesce(
            (SELECT destination::text FROM {schema}.outbox_delivery
-            WHERE event_id = id AND status = 'failed' ORDER BY attempts DESC, destination LIMIT 1),
+            WHERE event_id = id AND status = 'failed' ORDER BY destination LIMIT 1),
            (SELECT destination::text FROM {schema}.outbox_attempt WHERE event_id = id ORDER BY number DESC LIMIT 1)) END AS failed_on
 FROM {schema}.outbox_event
 WHERE id = ANY ($1)

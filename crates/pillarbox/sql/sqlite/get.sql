@@ -8,7 +8,7 @@ SELECT id, seq, aggregate_type, aggregate_id, event_type, status, idempotency_ke
                 ELSE 'scheduled' END AS state,
        CASE WHEN status = 'failed' THEN coalesce(
            (SELECT destination FROM outbox_delivery
-            WHERE event_id = id AND status = 'failed' ORDER BY attempts DESC, destination LIMIT 1),
+            WHERE event_id = id AND status = 'failed' ORDER BY destination LIMIT 1),
            (SELECT destination FROM outbox_attempt WHERE event_id = id ORDER BY number DESC LIMIT 1)) END AS failed_on
 FROM outbox_event
 WHERE id = ?1

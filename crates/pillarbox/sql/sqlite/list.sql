@@ -6,7 +6,7 @@
 -- ?18 destination, ?19 the routes, a JSON array of [event types, aggregate types (GLOB patterns), whether they lead there].
 SELECT *, CASE WHEN status = 'failed' THEN coalesce(
            (SELECT destination FROM outbox_delivery
-            WHERE event_id = event.id AND status = 'failed' ORDER BY attempts DESC, destination LIMIT 1),
+            WHERE event_id = event.id AND status = 'failed' ORDER BY destination LIMIT 1),
            (SELECT destination FROM outbox_attempt WHERE event_id = event.id ORDER BY number DESC LIMIT 1)) END AS failed_on
 FROM (
     SELECT *, row_number() OVER () AS number,
