@@ -99,6 +99,9 @@ async fn adopt(settings: &Settings) -> anyhow::Result<CeleryOutboxStore> {
     Ok(CeleryOutboxStore::connect(url.expose(), schema, adopted).await?)
 }
 
+/// What people who look at a relay's pages share.
+const CONNECTIONS_BESIDE: u32 = 4;
+
 /// An open outbox.
 pub(crate) enum Opened {
     Sqlite(SqliteStore),
@@ -112,6 +115,16 @@ impl Opened {
             Database::Sqlite { path } => Ok(Self::Sqlite(open_file(path).await?)),
             Database::Postgres { url, schema } => {
                 Ok(Self::Postgres(PostgresStore::connect(url.expose(), schema).await?))
+            }
+        }
+    }
+
+    /// For people who look while a relay works: connections of their own, so that it need not wait for theirs.
+    pub(crate) async fn beside(database: &Database) -> anyhow::Result<Self> {
+        match database {
+            Database::Sqlite { path } => Ok(Self::Sqlite(open_file(path).await?)),
+            Database::Postgres { url, schema } => {
+                Ok(Self::Postgres(PostgresStore::connect_with(url.expose(), schema, CONNECTIONS_BESIDE).await?))
             }
         }
     }

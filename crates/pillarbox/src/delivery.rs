@@ -65,6 +65,8 @@ pub enum Answer {
         /// How long it took to find out, if this event was what it was tried with.
         tried: Option<Duration>,
     },
+    /// Not sent, because people want nothing sent there: it waits for them.
+    Paused,
     /// In vain because of what may be an outage: again after a short while, no attempt used.
     Postponed {
         /// Why.
@@ -84,7 +86,7 @@ impl Answer {
         match self {
             Self::Failed { error, took } | Self::Postponed { error, took, .. } => Some((error, *took)),
             Self::Parked { error, tried } => error.as_ref().zip(*tried),
-            Self::Sent | Self::Released => None,
+            Self::Sent | Self::Paused | Self::Released => None,
         }
     }
 }
@@ -181,7 +183,7 @@ pub fn judge(
     chance: f64,
 ) -> Verdict {
     let mut after = before.to_vec();
-    let mut parked = None;
+    let (mut parked, mut paused) = (None, None);
     let mut failures = Vec::new();
     let mut released = 0;
     for (destination, answer) in answers {
@@ -202,12 +204,19 @@ pub fn judge(
                 }
                 parked.get_or_insert_with(|| destination.clone());
             }
+            Answer::Paused => {
+                paused.get_or_insert_with(|| destination.clone());
+            }
             Answer::Released => released += 1,
         }
     }
     let nothing_happened = released == answers.len() && !answers.is_empty();
-    let change =
-        if nothing_happened { Change::Release { after: Duration::ZERO } } else { conclude(&after, answers, parked) };
+    let change = if nothing_happened {
+        Change::Release { after: Duration::ZERO }
+    } else {
+        // What is down may be back in a moment, and a pause may last.
+        conclude(&after, answers, parked.or(paused))
+    };
     let attempts = after.iter().map(|delivery| delivery.attempts).max().unwrap_or_default();
     let alone = before.len() == 1 && !kept;
     if alone || nothing_happened || (change == Change::Deliver && !kept) {
@@ -231,7 +240,8 @@ fn fail(delivery: &mut Delivery, error: &SendError, policy: &RetryPolicy, own_li
 fn conclude(after: &[Delivery], answers: &[(String, Answer)], parked: Option<String>) -> Change {
     let open = || after.iter().filter(|delivery| delivery.status == Status::Pending);
     let is_parked = |delivery: &Delivery| {
-        answers.iter().any(|(name, answer)| *name == delivery.destination && matches!(answer, Answer::Parked { .. }))
+        let waits = |answer: &Answer| matches!(answer, Answer::Parked { .. } | Answer::Paused);
+        answers.iter().any(|(name, answer)| *name == delivery.destination && waits(answer))
     };
     let waiting = open().filter(|delivery| !is_parked(delivery)).min_by_key(|delivery| delivery.due_in);
     let error = last_error(after);

@@ -442,6 +442,12 @@ pub trait Store: Send + Sync + 'static {
     /// Answers how many.
     async fn unpark(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError>;
 
+    /// As [`Store::unpark`], of the events parked on this those that wait for that destination, too.
+    async fn unpark_shared(&self, on: &str, with: &str, limit: usize) -> Result<u64, StoreError> {
+        let _ = (on, with, limit);
+        Ok(0)
+    }
+
     /// Deletes one batch of old terminal events, never pending ones, unless another relay is doing so.
     async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError>;
 

@@ -14,6 +14,7 @@ use super::Session;
 use super::check_config::remarks;
 use crate::admin::desk::Desk;
 use crate::admin::{self, Insistence};
+use crate::config::admin::Listen;
 use crate::observers::depth::Counting;
 use crate::observers::liveness::Liveness;
 use crate::observers::prometheus::Prometheus;
@@ -21,7 +22,7 @@ use crate::observers::report::{Report, Writing};
 use crate::observers::statsd::{Sending, Statsd};
 use crate::observers::systemd::Systemd;
 use crate::otlp::Otlp;
-use crate::store::Source;
+use crate::store::{Opened, Source};
 use crate::web::health::Health;
 use crate::web::{self, Serving};
 
@@ -148,9 +149,10 @@ impl Company {
             prometheus.watch(relay.monitor());
             self.serving = Some(web::serve(listen, health, prometheus).await?);
         }
-        if let Source::Own(opened) = source {
-            let desk = Arc::new(Desk::new(opened.people(), &session.settings));
-            let settings = &session.settings.admin;
+        let settings = &session.settings.admin;
+        if matches!(source, Source::Own(_)) && settings.listen != Listen::Off {
+            let people = Opened::beside(&session.settings.database).await?.people();
+            let desk = Arc::new(Desk::new(people, &session.settings));
             self.admin = admin::serve(settings, &session.environment, Insistence::Beside, admin::routes(&desk)).await?;
         }
         Ok(())

@@ -36,6 +36,10 @@ impl Sink for Discreet {
         answers
     }
 
+    async fn reach(&self) -> Result<(), SendError> {
+        self.sink.reach().await
+    }
+
     fn batch_limit(&self) -> usize {
         self.sink.batch_limit()
     }

@@ -48,7 +48,7 @@ async fn what_is_bad_is_found_with_what_to_do_about_it() {
     let mut home = Home::with_config(
         "[destinations.gone]\nkind = \"http\"\nurl = \"http://127.0.0.1:9/hook?password=secret\"\nallow_private = true\n\
          [destinations.rabbit]\nkind = \"celery\"\nbroker = \"amqp://user:secret@127.0.0.1:9//\"\n\
-         [[routes]]\nto = [\"gone\"]\n",
+         [[routes]]\nto = [\"gone\"]\n[admin]\nmask = [\"$.card\"]\n",
     );
     home.set("PILLARBOX_DATABASE_URL", &database.url());
     let without_tables = home.run(&["doctor", "--json"]);

@@ -1,4 +1,5 @@
--- Lanes: how relays find their destinations.
+-- Lanes: how relays that live find their destinations.
 SELECT relay_id, destination::text, paused, down, congested, queued, sending, last_error, last_error_at
 FROM {schema}.outbox_lane
+WHERE relay_id IN (SELECT id FROM {schema}.outbox_relay WHERE heartbeat_at > clock_timestamp() - interval '15 seconds')
 ORDER BY relay_id, destination COLLATE "C"

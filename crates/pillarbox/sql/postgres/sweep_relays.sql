@@ -1,6 +1,6 @@
--- Sweep: relays that have not said for a day that they live are forgotten, and figures older than that.
+-- Sweep: relays that have not said for an hour that they live are forgotten, and figures older than a day.
 WITH gone AS (
-    DELETE FROM {schema}.outbox_relay WHERE heartbeat_at < clock_timestamp() - interval '1 day' RETURNING id
+    DELETE FROM {schema}.outbox_relay WHERE heartbeat_at < clock_timestamp() - interval '1 hour' RETURNING id
 ), lanes AS (
     DELETE FROM {schema}.outbox_lane USING gone WHERE relay_id = gone.id
 )

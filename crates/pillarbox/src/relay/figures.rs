@@ -6,15 +6,19 @@ use uuid::Uuid;
 
 use super::Engine;
 use crate::delivery::Verdict;
+use crate::event::Status;
 use crate::store::{LaneView, Minute, Told};
 
 /// What cannot be written down for longer is forgotten.
 const KEPT: TimeDelta = TimeDelta::hours(1);
+/// What was told is remembered for so long.
+const REMEMBERED: TimeDelta = TimeDelta::minutes(5);
 
 /// What was told, and what is to be told.
 #[derive(Default)]
 pub(super) struct Figures {
-    minutes: Vec<Minute>,
+    /// The latest, and whether they are to be told. A clock that is set back finds them again.
+    minutes: Vec<(Minute, bool)>,
     lanes: Vec<LaneView>,
 }
 
@@ -23,10 +27,18 @@ impl Figures {
         if news.is_empty() {
             return;
         }
-        match self.minutes.iter_mut().find(|minute| minute.at == news.at && minute.destination == news.destination) {
-            Some(minute) => minute.merge(&news),
-            None => self.minutes.push(news),
+        let same = |minute: &Minute| minute.at == news.at && minute.destination == news.destination;
+        match self.minutes.iter_mut().find(|(minute, _)| same(minute)) {
+            Some((minute, is_news)) => {
+                minute.merge(&news);
+                *is_news = true;
+            }
+            None => self.minutes.push((news, true)),
         }
+    }
+
+    fn news(&self) -> Vec<Minute> {
+        self.minutes.iter().filter(|(_, is_news)| *is_news).map(|(minute, _)| minute.clone()).collect()
     }
 }
 
@@ -37,30 +49,32 @@ impl Engine {
         let now = minute_of(Utc::now());
         self.lanes.values().for_each(|lane| figures.add(lane.tally.take(now, &lane.name)));
         let lanes: Vec<LaneView> = self.lanes.values().map(|lane| lane.view()).collect();
-        let news = if lanes == figures.lanes { &[][..] } else { &lanes };
-        if figures.minutes.is_empty() && news.is_empty() {
+        let changed = if lanes == figures.lanes { &[][..] } else { &lanes };
+        let minutes = figures.news();
+        if minutes.is_empty() && changed.is_empty() {
             return;
         }
-        match self.store.tell(Told { relay, minutes: &figures.minutes, lanes: news }).await {
+        match self.store.tell(Told { relay, minutes: &minutes, lanes: changed }).await {
             Ok(()) => {
                 figures.lanes = lanes;
-                // The one that is not over will be told again, with more.
-                figures.minutes.retain(|minute| minute.at == now);
+                figures.minutes.iter_mut().for_each(|(_, is_news)| *is_news = false);
+                figures.minutes.retain(|(minute, _)| now - minute.at < REMEMBERED);
             }
             Err(error) => {
                 tracing::warn!(%error, "the relay could not write its figures down");
-                figures.minutes.retain(|minute| now - minute.at < KEPT);
+                figures.minutes.retain(|(minute, _)| now - minute.at < KEPT);
             }
         }
     }
 
     /// Those that made an event a dead letter.
     pub(super) fn count_given_up(&self, verdict: &Verdict) {
-        if let Some(last) = verdict.failures.last()
-            && let Some(lane) = self.lanes.get(&last.destination)
-        {
-            lane.tally.gave_up();
+        let failed = verdict.deliveries.iter().filter(|delivery| delivery.status == Status::Failed);
+        let mut names: Vec<&str> = failed.map(|delivery| delivery.destination.as_str()).collect();
+        if names.is_empty() {
+            names.extend(verdict.failures.last().map(|attempt| attempt.destination.as_str()));
         }
+        names.iter().filter_map(|name| self.lanes.get(*name)).for_each(|lane| lane.tally.gave_up());
     }
 }
 
@@ -82,6 +96,12 @@ mod tests {
         figures.add(of(at, 0));
         figures.add(of(at, 3));
         figures.add(of(at + TimeDelta::minutes(1), 7));
-        assert_eq!(figures.minutes, [of(at, 5), of(at + TimeDelta::minutes(1), 7)]);
+        let next = at + TimeDelta::minutes(1);
+        assert_eq!(figures.news(), [of(at, 5), of(next, 7)]);
+        figures.minutes.iter_mut().for_each(|(_, is_news)| *is_news = false);
+        assert_eq!(figures.news(), []);
+        // The clock was set back.
+        figures.add(of(at, 1));
+        assert_eq!(figures.news(), [of(at, 6)]);
     }
 }

@@ -119,8 +119,11 @@ impl Lane {
             if state.slow && state.queue.len() >= self.capacity() {
                 state.congested = true;
             }
-            if self.is_paused() || state.breaker.is_open() || state.congested {
-                Some((job, state.last_error.clone().filter(|_| state.breaker.is_open())))
+            if self.is_paused() {
+                Some((job, Answer::Paused))
+            } else if state.breaker.is_open() || state.congested {
+                let error = state.last_error.clone().filter(|_| state.breaker.is_open());
+                Some((job, Answer::Parked { error, tried: None }))
             } else {
                 state.queue.push_back(job);
                 if state.workers < self.concurrency {
@@ -130,8 +133,8 @@ impl Lane {
                 None
             }
         };
-        if let Some((job, error)) = refused {
-            job.answer(engine, Answer::Parked { error, tried: None });
+        if let Some((job, answer)) = refused {
+            job.answer(engine, answer);
         }
     }
 
@@ -140,19 +143,21 @@ impl Lane {
         self.configured_pause || self.asked_pause.load(Ordering::Relaxed)
     }
 
-    /// What people have said. When it is a pause and news, what waits in the queue waits in the table from now on.
-    pub(super) fn heed(&self, engine: &Engine, paused: bool) {
+    /// What people have said. When it is a pause and news, what waits in the queue waits in the table from now on. Answers
+    /// whether a pause is over.
+    pub(super) fn heed(&self, engine: &Engine, paused: bool) -> bool {
         if self.asked_pause.swap(paused, Ordering::Relaxed) == paused {
-            return;
+            return false;
         }
         if !paused {
             tracing::info!(destination = self.name, "a destination is resumed");
             engine.recovered.notify_one();
-            return;
+            return true;
         }
         tracing::info!(destination = self.name, "a destination is paused; its events wait");
         let queue = std::mem::take(&mut lock(&self.state).queue);
-        queue.into_iter().for_each(|job| job.answer(engine, Answer::Parked { error: None, tried: None }));
+        queue.into_iter().for_each(|job| job.answer(engine, Answer::Paused));
+        false
     }
 
     /// How many wait in the queue.
@@ -273,6 +278,10 @@ impl Lane {
 /// A worker sends batch after batch until the queue is empty.
 async fn work(engine: Arc<Engine>, lane: Arc<Lane>) {
     while let Some(batch) = lane.turn(&engine).await {
+        if lane.is_paused() {
+            batch.into_iter().for_each(|job| job.answer(&engine, Answer::Paused));
+            continue;
+        }
         if lane.is_open() {
             let error = lock(&lane.state).last_error.clone();
             batch.into_iter().for_each(|job| job.answer(&engine, Answer::Parked { error: error.clone(), tried: None }));

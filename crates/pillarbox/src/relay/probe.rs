@@ -39,10 +39,16 @@ pub(super) async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job, openin
             return lane.let_others_probe(&engine, 1);
         };
         job = held;
+        if lane.is_paused() {
+            // When it is resumed, the first that comes finds out.
+            lock(&lane.state).breaker.ajar();
+            return job.answer(&engine, Answer::Paused);
+        }
         let started = Instant::now();
         let answer = lane.send(&engine, std::slice::from_mut(&mut job)).await.and_then(|mut answers| answers.pop());
         match answer {
             Some(Err(error)) if error.kind == SendErrorKind::Unavailable => {
+                lane.tally.failed(&error);
                 lane.log_still_down(&engine, &job, &error);
                 if lane.still_down(&error) {
                     let answer = lane.second_opinion(&engine, opening, error, started.elapsed()).await;

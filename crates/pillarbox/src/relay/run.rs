@@ -36,6 +36,7 @@ impl Relay {
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), StoreError> {
         let engine = &self.engine;
         engine.store.check().await?;
+        engine.heed_pauses().await?;
         engine.phase.send_replace(Phase::Running);
         engine.probing.store(true, Ordering::Relaxed);
         engine.waker.employ();
@@ -44,7 +45,6 @@ impl Relay {
         let pace = engine.listen().await;
         engine.beat(&pulse).await;
         engine.tell_figures(pulse.id, &pulse.figures).await;
-        engine.heed_pauses().await?;
         let upkeep = tokio::spawn(Arc::clone(engine).upkeep(Arc::clone(&pulse)));
 
         // A task of its own: whoever calls this may be on a thread that is woken for each packet.

@@ -117,7 +117,32 @@ impl Engine {
     /// What people have paused is paused, and what they have resumed goes on.
     pub(super) async fn heed_pauses(&self) -> Result<(), StoreError> {
         let paused = self.store.paused().await?;
-        self.lanes.values().for_each(|lane| lane.heed(self, paused.contains(&lane.name)));
+        let mut resumed = Vec::new();
+        for lane in self.lanes.values() {
+            if lane.heed(self, paused.contains(&lane.name)) {
+                resumed.push(lane.name.clone());
+            }
+        }
+        for name in resumed {
+            self.unpark_shared(&paused, &name).await?;
+        }
+        Ok(())
+    }
+
+    /// An event that waits for two that are paused stands with one of them, and the other is resumed.
+    async fn unpark_shared(&self, paused: &[String], resumed: &str) -> Result<(), StoreError> {
+        let batch = self.settings.batch_size;
+        for name in paused {
+            loop {
+                let unparked = self.store.unpark_shared(name, resumed, batch).await?;
+                if unparked > 0 {
+                    self.waker.wake();
+                }
+                if unparked < batch as u64 {
+                    break;
+                }
+            }
+        }
         Ok(())
     }
 

@@ -91,7 +91,7 @@ impl CeleryOutboxStore {
     /// # Errors
     /// When the URL cannot be read or the database does not answer.
     pub async fn connect(url: &str, schema: &str, settings: CeleryOutboxSettings) -> Result<Self, StoreError> {
-        Self::new(postgres::open(url).await?, schema, settings)
+        Self::new(postgres::open(url, postgres::CONNECTIONS).await?, schema, settings)
     }
 
     /// On a pool of the application's. It must be called within a tokio runtime.

@@ -111,6 +111,8 @@ impl Schema {
 
 /// A connection that has rested for longer is tried before it is used: the server may be another one by now.
 const RESTED: Duration = Duration::from_secs(1);
+/// Those of a relay.
+pub(super) const CONNECTIONS: u32 = 10;
 
 impl PostgresStore {
     /// Connects. The tables are looked for in `schema`; [`Store::check`] says whether they are there.
@@ -118,7 +120,15 @@ impl PostgresStore {
     /// # Errors
     /// When the URL cannot be read or the database does not answer.
     pub async fn connect(url: &str, schema: &str) -> Result<Self, StoreError> {
-        Self::new(open(url).await?, schema)
+        Self::new(open(url, CONNECTIONS).await?, schema)
+    }
+
+    /// As [`PostgresStore::connect`], with so many connections at most: for those who only look, beside a relay.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn connect_with(url: &str, schema: &str, connections: u32) -> Result<Self, StoreError> {
+        Self::new(open(url, connections).await?, schema)
     }
 
     /// On a pool of the application's. It must be called within a tokio runtime.
@@ -160,7 +170,7 @@ impl PostgresStore {
 }
 
 /// A pool of connections to a database that has answered.
-pub(super) async fn open(url: &str) -> Result<PgPool, StoreError> {
+pub(super) async fn open(url: &str, connections: u32) -> Result<PgPool, StoreError> {
     let options: PgConnectOptions = url.parse().map_err(database("reading the database's URL"))?;
     // A pooler refuses settings at the start of a session that it does not know, and nothing here needs more digits.
     // Slow statements are the server's to log: here their text would only hide what went wrong.
@@ -173,7 +183,7 @@ pub(super) async fn open(url: &str) -> Result<PgPool, StoreError> {
     let first = PgConnection::connect_with(&options).await.map_err(unreachable)?;
     first.close().await.map_err(database("closing a connection"))?;
     let pool = PgPoolOptions::new()
-        .max_connections(10)
+        .max_connections(connections)
         .acquire_timeout(Duration::from_secs(10))
         .test_before_acquire(false)
         .before_acquire(|connection, meta| {
@@ -305,6 +315,19 @@ impl Store for PostgresStore {
             .bind(limit(at_most))
             .bind(kind.map(|kind| kind.event_type.as_str()))
             .bind(kind.map(|kind| kind.aggregate_type.as_str()))
+            .execute(&self.pool)
+            .await
+            .map_err(database("unparking events"))?;
+        Ok(done.rows_affected())
+    }
+
+    async fn unpark_shared(&self, on: &str, with: &str, at_most: usize) -> Result<u64, StoreError> {
+        let done = self
+            .schema
+            .query(include_str!("../../sql/postgres/unpark_shared.sql"))
+            .bind(on)
+            .bind(limit(at_most))
+            .bind(with)
             .execute(&self.pool)
             .await
             .map_err(database("unparking events"))?;

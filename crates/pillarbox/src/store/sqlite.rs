@@ -233,6 +233,17 @@ impl Store for SqliteStore {
         Ok(done.rows_affected())
     }
 
+    async fn unpark_shared(&self, on: &str, with: &str, at_most: usize) -> Result<u64, StoreError> {
+        let done = sqlx::query(include_str!("../../sql/sqlite/unpark_shared.sql"))
+            .bind(on)
+            .bind(limit(at_most))
+            .bind(with)
+            .execute(&self.relaxed)
+            .await
+            .map_err(database("unparking events"))?;
+        Ok(done.rows_affected())
+    }
+
     async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError> {
         self.cleanup_batch(retention).await.map_err(database("cleaning up"))
     }

@@ -11,6 +11,7 @@ mod observing;
 mod order;
 mod outages;
 mod passes;
+mod pauses;
 mod pooler;
 mod recovery;
 mod running;

@@ -281,30 +281,3 @@ async fn a_fan_out_is_not_held_for_the_one_that_is_down_and_still_finds_out_when
     .await;
     assert_eq!((shaky.asked(), down.got()), (3, vec![id]));
 }
-
-#[tokio::test]
-async fn a_destination_that_people_pause_gets_nothing_until_they_resume_it() {
-    let outbox = Outbox::new().await;
-    let place = Place::fine();
-    let relay = outbox.relay().destination(place.as_destination("a")).route(all_to("a")).build().unwrap();
-    outbox.store.pause("a", "ann").await.unwrap();
-    let first = outbox.emit("order.placed", 3).await;
-    while_running(&relay, async {
-        wait_until("they wait", PATIENCE, async || parked(&outbox).await == 3).await;
-        assert_eq!(place.asked(), 0);
-        outbox.store.resume("a", "ann").await.unwrap();
-        wait_until("they arrive", PATIENCE, async || outbox.counts().await.delivered == 3).await;
-        outbox.store.pause("a", "ann").await.unwrap();
-        let status = relay.monitor();
-        let is_paused = || status.status().is_some_and(|status| status.destinations[0].paused);
-        wait_until("the relay has heard of it", PATIENCE, async || is_paused()).await;
-        outbox.emit("order.placed", 2).await;
-        wait_until("they wait again", PATIENCE, async || parked(&outbox).await == 2).await;
-    })
-    .await;
-    assert_eq!(place.got().len(), first.len());
-}
-
-async fn parked(outbox: &Outbox) -> u64 {
-    outbox.counts().await.parked.iter().map(|parked| parked.count).sum()
-}

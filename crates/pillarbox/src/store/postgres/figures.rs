@@ -1,5 +1,7 @@
 //! What relays write down for people on PostgreSQL, and how people read it.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -41,10 +43,11 @@ impl PostgresStore {
             self.schema.query(include_str!("../../../sql/postgres/counts_relays.sql")).fetch_all(&self.pool).await?;
         let lanes = self.schema.query(include_str!("../../../sql/postgres/lanes.sql")).fetch_all(&self.pool).await?;
         let mut relays: Vec<RelayView> = relays.iter().map(relay).collect::<Result<_, _>>()?;
+        let places: HashMap<Uuid, usize> = relays.iter().enumerate().map(|(place, relay)| (relay.id, place)).collect();
         for row in &lanes {
             let of: Uuid = row.try_get("relay_id")?;
-            if let Some(relay) = relays.iter_mut().find(|relay| relay.id == of) {
-                relay.lanes.push(lane(row)?);
+            if let Some(place) = places.get(&of) {
+                relays[*place].lanes.push(lane(row)?);
             }
         }
         Ok(relays)

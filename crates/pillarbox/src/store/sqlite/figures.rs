@@ -1,8 +1,11 @@
 //! What relays write down for people in SQLite, and how people read it.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, SecondsFormat, Utc};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
+use uuid::Uuid;
 
 use super::{SqliteStore, read};
 use crate::store::figures::{LaneView, Minute, Told, merged};
@@ -38,10 +41,11 @@ impl SqliteStore {
             sqlx::query(include_str!("../../../sql/sqlite/counts_relays.sql")).fetch_all(&self.durable).await?;
         let lanes = sqlx::query(include_str!("../../../sql/sqlite/lanes.sql")).fetch_all(&self.durable).await?;
         let mut relays: Vec<RelayView> = relays.iter().map(relay).collect::<Result<_, _>>()?;
+        let places: HashMap<Uuid, usize> = relays.iter().enumerate().map(|(place, relay)| (relay.id, place)).collect();
         for row in &lanes {
             let of = read::id(row, "relay_id")?;
-            if let Some(relay) = relays.iter_mut().find(|relay| relay.id == of) {
-                relay.lanes.push(lane(row)?);
+            if let Some(place) = places.get(&of) {
+                relays[*place].lanes.push(lane(row)?);
             }
         }
         Ok(relays)
