@@ -179,23 +179,34 @@ impl Access {
 pub(super) async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let api = request.uri().path().starts_with(API);
     let theme = Theme::of(request.headers());
+    let back = page_of(request.uri().path()).to_owned();
     let came_for = (request.method() == Method::GET).then(|| request.uri().to_string());
     let answered = async {
         match access.admit(request).await {
             Ok(request) => next.run(request).await,
-            Err(refusal) => refusal.told(api, None, theme),
+            Err(refusal) => refusal.told(api, None, &back, theme),
         }
     };
     let mut response = match tokio::time::timeout(PATIENCE, answered).await {
         Ok(response) => response,
         Err(_) => Refusal::new(StatusCode::GATEWAY_TIMEOUT, "that took too long; the database may be slow")
-            .told(api, None, theme),
+            .told(api, None, &back, theme),
     };
     if let Some(refusal) = response.extensions_mut().remove::<Refusal>() {
-        response = refusal.told(api, came_for.as_deref(), theme);
+        response = refusal.told(api, came_for.as_deref(), &back, theme);
     }
     headers::secure(response.headers_mut());
     response
+}
+
+/// The page from which something was to be done: a browser does not tell, because it is asked not to.
+fn page_of(path: &str) -> &str {
+    let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+    match parent.split('/').nth(1) {
+        Some("events" | "jobs") if parent.matches('/').count() == 2 => parent,
+        Some("destinations") => "/destinations",
+        _ => "/",
+    }
 }
 
 fn host_of(request: &Request) -> Result<String, Refusal> {
@@ -248,4 +259,15 @@ fn forged() -> Refusal {
         StatusCode::FORBIDDEN,
         "the form's token is missing or not this session's, so that nothing was done; reload the page and try again",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::page_of;
+
+    #[test]
+    fn whoever_is_refused_finds_back() {
+        let pages = ["/events/7/retry", "/jobs/7/cancel", "/destinations/a/pause", "/events/7", "/x/y/z", "/", ""];
+        assert_eq!(pages.map(page_of), ["/events/7", "/jobs/7", "/destinations", "/", "/", "/", "/"]);
+    }
 }

@@ -42,8 +42,8 @@ impl Refusal {
         Self { headers: vec![(RETRY_AFTER, seconds)], ..Self::new(status, detail) }
     }
 
-    /// As the one who asks understands it. `came_for` is where a person wanted to go.
-    pub(super) fn told(self, api: bool, came_for: Option<&str>, theme: Theme) -> Response {
+    /// As the one who asks understands it. `came_for` is where a person wanted to go, `back` where they may go instead.
+    pub(super) fn told(self, api: bool, came_for: Option<&str>, back: &str, theme: Theme) -> Response {
         let (status, title) = (self.status, self.status.canonical_reason().unwrap_or("refused"));
         let mut response = if api {
             let problem =
@@ -54,7 +54,7 @@ impl Refusal {
         {
             return (StatusCode::SEE_OTHER, [(LOCATION, format!("/login?next={}", in_query(place)))]).into_response();
         } else {
-            let page = Message { theme, title, status: status.as_u16(), detail: &self.detail, login: self.login };
+            let page = Message { theme, title, status: status.as_u16(), detail: &self.detail, login: self.login, back };
             page_response(status, &page)
         };
         response.headers_mut().extend(self.headers.into_iter().map(|(name, value)| (Some(name), value)));
@@ -79,6 +79,7 @@ struct Message<'a> {
     status: u16,
     detail: &'a str,
     login: bool,
+    back: &'a str,
 }
 
 /// A template as a page.

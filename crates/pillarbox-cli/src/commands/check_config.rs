@@ -9,6 +9,7 @@ use pillarbox::store::Retention;
 use serde_json::json;
 
 use super::Session;
+use crate::config::admin::Listen;
 use crate::config::source::{DJANGO_CELERY_OUTBOX, SourceKind};
 use crate::config::{DEFAULT_FILE, Settings};
 use crate::output::Output;
@@ -97,5 +98,7 @@ fn without_effect(settings: &Settings) -> impl Iterator<Item = &'static str> {
     let cleans = (relay.cleanup_every.is_some() || relay.retention != Retention::default()).then_some(
         "[relay.cleanup] has no effect: old dead letters are deleted by `manage.py celery_outbox_purge_dead_letter`",
     );
-    keeps.into_iter().chain(cleans)
+    let shows = matches!(settings.admin.listen, Listen::At(_))
+        .then_some("admin.listen has no effect: look at tasks in Django's admin");
+    keeps.into_iter().chain(cleans).chain(shows)
 }

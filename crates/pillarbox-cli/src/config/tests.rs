@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::mask::Mask;
 
+mod admin;
 mod celery;
 
 fn parse_with(text: &str, environment: &Environment) -> Result<Settings, String> {
@@ -113,7 +114,9 @@ fn the_default_files_examples_show_the_defaults_of_a_destination() {
     assert_eq!(examples.routes[0].to, ["runner"]);
     assert_eq!(examples.routes[0].aggregates.as_str(), "*");
     let admin = &examples.admin;
-    assert!(admin.listen == admin::Listen::At(admin::USUAL) && admin.tls.is_some() && !admin.behind_tls_proxy);
+    assert!(
+        admin.listen == super::admin::Listen::At(super::admin::USUAL) && admin.tls.is_some() && !admin.behind_tls_proxy
+    );
     assert_eq!((admin.hosts.len(), admin.mask.shown().len(), admin.users.len()), (1, 1, 1));
 }
 

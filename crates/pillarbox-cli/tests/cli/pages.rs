@@ -193,6 +193,7 @@ async fn an_operator_retries_marks_failed_and_replays() {
     scene.until(&id, "delivered").await;
     let again = scene.act(&format!("/events/{id}/retry"), &[]).await;
     assert!(again.status == 409 && again.body.contains("it was delivered"), "{again:?}");
+    assert!(again.body.contains(&format!("href=\"/events/{id}\" id=\"back\"")), "{again:?}");
 
     let done = scene.act(&format!("/events/{id}/replay"), &[]).await;
     let place = done.header("location").to_owned();

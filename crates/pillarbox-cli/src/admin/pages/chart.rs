@@ -25,8 +25,8 @@ pub(super) struct Column {
 
 /// The last hour, minute by minute.
 pub(super) struct Chart {
-    pub(super) top: String,
-    pub(super) middle: String,
+    /// What stands beside it, from the top down.
+    pub(super) scale: [String; 3],
     pub(super) times: Vec<String>,
     pub(super) columns: Vec<Column>,
     /// In words, for whoever cannot see it.
@@ -69,34 +69,33 @@ impl Flow {
             points.len(),
             words::number(highest)
         );
-        let scale = |value: f64| words::number(value as u64);
-        Self { chart: Chart::around(points, (scale(top), scale(top / 2.0)), told, summary), delivered, failed }
+        let scale = [top, top / 2.0, 0.0].map(|value| words::number(value as u64));
+        Self { chart: Chart::around(points, scale, told, summary), delivered, failed }
     }
 }
 
 impl Latencies {
     pub(super) fn draw(points: &[Point]) -> Self {
-        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
-        let of = |point: &Point| [point.figures.p50, point.figures.p95, point.figures.p99].map(seconds);
-        let highest = points.iter().flat_map(of).flatten().fold(0.0, f64::max);
-        let top = round_up(highest * 1000.0).max(1.0) / 1000.0;
-        let line = |which: usize| path(points.iter().map(|point| of(point)[which].map(|value| value / top)));
+        let of = |point: &Point| [point.figures.p50, point.figures.p95, point.figures.p99];
+        let known = points.iter().flat_map(of).flatten();
+        let (lowest, longest) = (known.clone().min().unwrap_or_default(), known.max().unwrap_or_default());
+        let decades = Decades::around(lowest, longest);
+        let line = |which: usize| path(points.iter().map(|point| of(point)[which].map(|time| decades.height(time))));
         let told = |point: &Point| {
-            let [p50, p95, p99] = [point.figures.p50, point.figures.p95, point.figures.p99].map(words::maybe);
+            let [p50, p95, p99] = of(point).map(words::maybe);
             format!("{}: p50 {p50}, p95 {p95}, p99 {p99}", time(point))
         };
-        let longest = words::duration(Duration::from_secs_f64(highest));
+        let longest = words::duration(longest);
         let summary = format!("Time from commit to delivered, per minute: p99 was at most {longest}");
-        let scale = |value: f64| words::duration(Duration::from_secs_f64(value));
         Self {
-            chart: Chart::around(points, (scale(top), scale(top / 2.0)), told, summary),
+            chart: Chart::around(points, decades.scale(), told, summary),
             lines: [("p50", line(0)), ("p95", line(1)), ("p99", line(2))],
         }
     }
 }
 
 impl Chart {
-    fn around(points: &[Point], scale: (String, String), told: impl Fn(&Point) -> String, summary: String) -> Self {
+    fn around(points: &[Point], scale: [String; 3], told: impl Fn(&Point) -> String, summary: String) -> Self {
         let step = WIDTH / points.len().max(1) as f64;
         let column = |(place, point): (usize, &Point)| Column {
             x: short(place as f64 * step),
@@ -105,12 +104,35 @@ impl Chart {
         };
         let thirds = [0, points.len() / 3, points.len() * 2 / 3, points.len().saturating_sub(1)];
         Self {
-            top: scale.0,
-            middle: scale.1,
+            scale,
             times: thirds.iter().filter_map(|place| points.get(*place)).map(time).collect(),
             columns: points.iter().enumerate().map(column).collect(),
             told: summary,
         }
+    }
+}
+
+/// A logarithmic scale in seconds: a median is seen beside a p99 that is a hundred times as long.
+struct Decades {
+    low: f64,
+    high: f64,
+}
+
+impl Decades {
+    /// Whole powers of ten.
+    fn around(lowest: Duration, longest: Duration) -> Self {
+        let power = |time: Duration| time.as_secs_f64().clamp(0.000_1, 1e7).log10();
+        let low = power(lowest).floor();
+        Self { low, high: power(longest).ceil().max(low + 1.0) }
+    }
+
+    fn height(&self, time: Duration) -> f64 {
+        ((time.as_secs_f64().max(1e-9).log10() - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
+    }
+
+    fn scale(&self) -> [String; 3] {
+        let told = |power: f64| words::duration(Duration::from_secs_f64(10_f64.powf(power)));
+        [told(self.high), told((self.low + self.high) / 2.0), told(self.low)]
     }
 }
 
@@ -151,13 +173,17 @@ fn path(values: impl ExactSizeIterator<Item = Option<f64>>) -> String {
     text
 }
 
-/// The next of 1, 2, 5, 10, 20, 50 …
+/// The next of 1, 2, 3, 4, 6, 8, 10, 20 …: halves of them are round too.
 fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 0.0;
     }
     let power = 10_f64.powf(value.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|step| *step >= value * 0.9999).unwrap_or(value)
+    [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0]
+        .into_iter()
+        .map(|step| step * power)
+        .find(|step| *step >= value * 0.9999)
+        .unwrap_or(value)
 }
 
 fn time(point: &Point) -> String {
@@ -176,7 +202,20 @@ mod tests {
     #[test]
     fn scales_end_at_round_numbers() {
         let values = [0.0, 1.0, 3.0, 7.0, 10.0, 11.0, 4_999.0, 5_001.0];
-        assert_eq!(values.map(round_up), [0.0, 1.0, 5.0, 10.0, 10.0, 20.0, 5_000.0, 10_000.0]);
+        assert_eq!(values.map(round_up), [0.0, 1.0, 3.0, 8.0, 10.0, 20.0, 6_000.0, 6_000.0]);
+    }
+
+    #[test]
+    fn short_and_long_times_are_seen_beside_each_other() {
+        let millis = Duration::from_millis;
+        let decades = Decades::around(millis(53), millis(6_800));
+        assert_eq!(decades.scale(), ["10 s", "316 ms", "10 ms"]);
+        let heights = [millis(10), millis(100), millis(1000), millis(10_000)].map(|time| decades.height(time));
+        assert!(
+            heights.iter().zip([0.0, 0.333, 0.667, 1.0]).all(|(one, other)| (one - other).abs() < 0.001),
+            "{heights:?}"
+        );
+        assert_eq!(Decades::around(Duration::ZERO, Duration::ZERO).height(Duration::ZERO), 0.0);
     }
 
     #[test]

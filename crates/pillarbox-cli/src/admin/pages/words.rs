@@ -24,7 +24,7 @@ pub(super) fn duration(duration: Duration) -> String {
     match seconds {
         0 if duration.as_millis() == 0 => format!("{} µs", duration.as_micros()),
         0 => format!("{} ms", duration.as_millis()),
-        1..10 => format!("{:.1} s", duration.as_secs_f64()),
+        1..10 => format!("{:.1} s", duration.as_secs_f64()).replace(".0 s", " s"),
         10..120 => format!("{seconds} s"),
         120..7_200 => format!("{} min", seconds / 60),
         7_200..172_800 => format!("{} h", seconds / 3600),
@@ -80,7 +80,7 @@ impl When {
 }
 
 fn coarse(distance: Duration) -> String {
-    duration(Duration::from_secs(distance.as_secs())).replace(".0 s", " s")
+    duration(Duration::from_secs(distance.as_secs()))
 }
 
 /// The first so many characters, and a sign that there is more.
