@@ -29,16 +29,20 @@ pub(super) fn secure(headers: &mut HeaderMap) {
 /// What acts must come from our own pages, or from no page at all.
 pub(super) fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let site = text(HeaderName::from_static("sec-fetch-site"));
-    let same_site = site.is_none_or(|site| matches!(site, "same-origin" | "none"));
-    // "null" is what browsers say of our own forms, because our pages tell no referrer.
-    let origin = text(ORIGIN).filter(|origin| !(*origin == "null" && site == Some("same-origin")));
-    let same_origin = origin
-        .is_none_or(|origin| origin.split_once("://").is_some_and(|(_, origin)| origin.eq_ignore_ascii_case(host)));
-    if same_site && same_origin {
+    let ours = match text(HeaderName::from_static("sec-fetch-site")) {
+        // No page can say this of itself; and whatever a proxy made of the Host header, it is true.
+        Some(site) => matches!(site, "same-origin" | "none"),
+        None => text(ORIGIN)
+            .is_none_or(|origin| origin.split_once("://").is_some_and(|(_, origin)| origin.eq_ignore_ascii_case(host))),
+    };
+    if ours {
         return Ok(());
     }
-    Err(Refusal::new(StatusCode::FORBIDDEN, "the request comes from a page of somebody else, so that nothing was done"))
+    Err(Refusal::new(
+        StatusCode::FORBIDDEN,
+        "the request comes from a page of somebody else, or through a proxy that does not pass the Host header on, so that \
+         nothing was done",
+    ))
 }
 
 #[cfg(test)]
@@ -58,6 +62,7 @@ mod tests {
         assert!(comes(&[("origin", "http://localhost:8800")]));
         assert!(comes(&[("origin", "http://localhost:8800"), ("sec-fetch-site", "same-origin")]));
         assert!(comes(&[("origin", "null"), ("sec-fetch-site", "same-origin")]));
+        assert!(comes(&[("origin", "https://outbox.example:8443"), ("sec-fetch-site", "same-origin")]));
         assert!(!comes(&[("origin", "null")]));
         assert!(!comes(&[("origin", "http://localhost:9999")]));
         assert!(!comes(&[("origin", "https://evil.example"), ("sec-fetch-site", "cross-site")]));
