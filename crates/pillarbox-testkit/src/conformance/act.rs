@@ -136,8 +136,14 @@ pub async fn what_people_do_is_written_down(outbox: &dyn Outbox) {
     inspect.retry(&Selection::Ids(emitted[..2].to_vec()), by("bob", "two of them")).await.unwrap();
     inspect.retry(&Selection::Ids(vec![Uuid::new_v4()]), by("bob", "nothing")).await.unwrap();
     inspect.replay(&emitted, by("cid", "the third")).await.unwrap();
+    let event = || Event::new("Order", "told", "order.told");
+    let told_once = inspect.emit_by("dee", event(), false).await.unwrap();
+    assert!(inspect.emit_by("dee", event(), false).await.is_err());
+    assert!(!inspect.emit_by("dee", event(), true).await.unwrap().is_new);
+    let emit = format!("order.told {}", told_once.id);
     let lines = inspect.audit(None, 10).await.unwrap();
     let expected = [
+        ("dee", "emit", emit.as_str(), Some(1)),
         ("cid", "replay", "the third", Some(1)),
         ("bob", "retry", "two of them", Some(2)),
         ("ann", "fail", "three orders", Some(3)),

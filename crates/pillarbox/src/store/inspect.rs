@@ -320,4 +320,7 @@ pub trait Inspect: Send + Sync + 'static {
 
     /// As [`Inspect::emit`], or answers the event with its type and key that exists already (`is_new` is false then).
     async fn emit_once(&self, event: Event) -> Result<Emitted, StoreError>;
+
+    /// As [`Inspect::emit`] or, with `once`, [`Inspect::emit_once`], with a line of the audit for an event that is new.
+    async fn emit_by(&self, who: &str, event: Event, once: bool) -> Result<Emitted, StoreError>;
 }

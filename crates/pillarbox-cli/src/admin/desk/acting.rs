@@ -43,12 +43,7 @@ impl Desk {
 
     /// Emits one event; with `once`, answers the one that exists already instead of refusing.
     pub(crate) async fn emit(&self, event: Event, once: bool, who: &str) -> Result<Emitted, DeskError> {
-        let emitted = if once { self.store.emit_once(event).await } else { self.store.emit(event).await }?;
-        if emitted.is_new {
-            let target = format!("{} {}", emitted.event_type, emitted.id);
-            self.store.open_entry(who, "emit", &target).await?;
-        }
-        Ok(emitted)
+        Ok(self.store.emit_by(who, event, once).await?)
     }
 
     async fn check_destination(&self, name: &str) -> Result<(), DeskError> {

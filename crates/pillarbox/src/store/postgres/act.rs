@@ -91,7 +91,7 @@ impl PostgresStore {
         query.bind(who).bind(what).bind(kept(target).into_owned()).bind(0_i64).fetch_one(&self.pool).await
     }
 
-    async fn write_down(
+    pub(super) async fn write_down(
         &self,
         tx: &mut Transaction<'static, Postgres>,
         entry: Entry<'_>,

@@ -100,21 +100,29 @@ impl Inspect for PostgresStore {
     }
 
     async fn emit(&self, event: Event) -> Result<Emitted, StoreError> {
-        self.emit_alone(event, false).await
+        self.emit_alone(event, false, None).await
     }
 
     async fn emit_once(&self, event: Event) -> Result<Emitted, StoreError> {
-        self.emit_alone(event, true).await
+        self.emit_alone(event, true, None).await
+    }
+
+    async fn emit_by(&self, who: &str, event: Event, once: bool) -> Result<Emitted, StoreError> {
+        self.emit_alone(event, once, Some(who)).await
     }
 }
 
 impl PostgresStore {
-    async fn emit_alone(&self, event: Event, once: bool) -> Result<Emitted, StoreError> {
+    async fn emit_alone(&self, event: Event, once: bool, who: Option<&str>) -> Result<Emitted, StoreError> {
         let mut tx = self.pool.begin().await.map_err(database("beginning a transaction"))?;
         sqlx::Executor::execute(&mut *tx, sqlx::raw_sql(self.schema.sql("SET LOCAL search_path TO {schema}")))
             .await
             .map_err(database("choosing the schema"))?;
         let emitted = if once { emit::emit_once(&mut tx, event).await } else { emit::emit(&mut tx, event).await }?;
+        if let Some(who) = who.filter(|_| emitted.is_new) {
+            let entry = Entry::Anew { who, target: &format!("{} {}", emitted.event_type, emitted.id) };
+            self.write_down(&mut tx, entry, "emit", 1).await.map_err(database("writing down who emitted"))?;
+        }
         tx.commit().await.map_err(|error| EmitError::Driver(error.into()))?;
         Ok(emitted)
     }

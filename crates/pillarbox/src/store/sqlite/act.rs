@@ -118,7 +118,7 @@ fn told(statuses: Vec<(Uuid, String)>, changed: &HashSet<Uuid>, to: &str, failed
     statuses.into_iter().map(answer).collect()
 }
 
-async fn write_down(tx: &mut Tx, entry: Entry<'_>, what: &str, events: usize) -> Result<(), sqlx::Error> {
+pub(super) async fn write_down(tx: &mut Tx, entry: Entry<'_>, what: &str, events: usize) -> Result<(), sqlx::Error> {
     if events == 0 {
         return Ok(());
     }

@@ -8,6 +8,7 @@ use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
+use super::act::write_down;
 use super::{SqliteStore, database, read};
 use crate::emit::{self, Emitted};
 use crate::error::{EmitError, StoreError};
@@ -101,18 +102,26 @@ impl Inspect for SqliteStore {
     }
 
     async fn emit(&self, event: Event) -> Result<Emitted, StoreError> {
-        self.emit_alone(event, false).await
+        self.emit_alone(event, false, None).await
     }
 
     async fn emit_once(&self, event: Event) -> Result<Emitted, StoreError> {
-        self.emit_alone(event, true).await
+        self.emit_alone(event, true, None).await
+    }
+
+    async fn emit_by(&self, who: &str, event: Event, once: bool) -> Result<Emitted, StoreError> {
+        self.emit_alone(event, once, Some(who)).await
     }
 }
 
 impl SqliteStore {
-    async fn emit_alone(&self, event: Event, once: bool) -> Result<Emitted, StoreError> {
+    async fn emit_alone(&self, event: Event, once: bool, who: Option<&str>) -> Result<Emitted, StoreError> {
         let mut tx = self.durable.begin_with("BEGIN IMMEDIATE").await.map_err(database("beginning a transaction"))?;
         let emitted = if once { emit::emit_once(&mut tx, event).await } else { emit::emit(&mut tx, event).await }?;
+        if let Some(who) = who.filter(|_| emitted.is_new) {
+            let entry = Entry::Anew { who, target: &format!("{} {}", emitted.event_type, emitted.id) };
+            write_down(&mut tx, entry, "emit", 1).await.map_err(database("writing down who emitted"))?;
+        }
         tx.commit().await.map_err(|error| EmitError::Driver(error.into()))?;
         Ok(emitted)
     }
