@@ -6,10 +6,12 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    admin, celery_relay, check_config, cleanup, demo, destinations, emit, events, health, migrate, relay, sweep,
+    admin, celery_relay, check_config, cleanup, completions, dead_letters, demo, destinations, emit, events, health,
+    man, migrate, relay, sweep,
 };
 use crate::config::LogFormat;
 use crate::output::Output;
+use crate::top;
 
 const AFTER_HELP: &str = "\
 Without a configuration the outbox is in pillarbox.db, a SQLite file in the current directory.
@@ -57,6 +59,10 @@ pub(crate) enum Command {
     Destinations(destinations::Command),
     /// Delete old delivered and failed events
     Cleanup(cleanup::Arguments),
+    /// Failed events by what they have in common; retry many of them at once
+    DeadLetters(dead_letters::Arguments),
+    /// The outbox live: what waits, what destinations do, which relays live
+    Top(top::Arguments),
     /// The outbox in numbers
     Stats,
     /// Look for what may be wrong with the database and the configuration; ends with 1 when something is
@@ -65,6 +71,10 @@ pub(crate) enum Command {
     Health(health::Arguments),
     /// Serve the admin pages and the API until SIGTERM or SIGINT, or make what their users log in with
     Admin(admin::Arguments),
+    /// A script that completes commands and flags in a shell
+    Completions(completions::Arguments),
+    /// The manual page
+    Man(man::Arguments),
     /// Check the configuration and show what is in force
     CheckConfig(check_config::Arguments),
 }

@@ -9,17 +9,21 @@ use crate::config::source::{DJANGO_CELERY_OUTBOX, SourceKind};
 use crate::config::{Environment, Settings};
 use crate::output::Output;
 use crate::store::{Opened, Source};
+use crate::top;
 
 pub(crate) mod admin;
 pub(crate) mod celery_relay;
 pub(crate) mod check_config;
 pub(crate) mod cleanup;
+pub(crate) mod completions;
+pub(crate) mod dead_letters;
 pub(crate) mod demo;
 pub(crate) mod destinations;
 mod doctor;
 pub(crate) mod emit;
 pub(crate) mod events;
 pub(crate) mod health;
+pub(crate) mod man;
 pub(crate) mod migrate;
 pub(crate) mod relay;
 mod stats;
@@ -27,9 +31,9 @@ pub(crate) mod sweep;
 
 /// What every command but the demo works with.
 pub(crate) struct Session {
-    settings: Settings,
+    pub(crate) settings: Settings,
     environment: Environment,
-    output: Output,
+    pub(crate) output: Output,
 }
 
 impl Session {
@@ -39,12 +43,12 @@ impl Session {
     }
 
     /// The outbox's own tables, fit to be worked on.
-    async fn open(&self) -> anyhow::Result<Opened> {
+    pub(crate) async fn open(&self) -> anyhow::Result<Opened> {
         Opened::checked(&self.settings.database, self.output).await
     }
 
     /// Refuses to go on where the tables are those of django-celery-outbox, and says what to do there.
-    fn own(&self, instead: &str) -> Result<(), Misuse> {
+    pub(crate) fn own(&self, instead: &str) -> Result<(), Misuse> {
         match self.settings.source.kind {
             SourceKind::OutboxEvent => Ok(()),
             SourceKind::DjangoCeleryOutbox => Err(Misuse(format!(
@@ -90,6 +94,10 @@ pub(crate) async fn run(cli: Cli, output: Output) -> anyhow::Result<ExitCode> {
         Command::Events(command) => return events::run(command, &session()?).await,
         Command::Destinations(command) => destinations::run(&command, &session()?).await?,
         Command::Cleanup(arguments) => cleanup::run(&arguments, &session()?).await?,
+        Command::DeadLetters(arguments) => dead_letters::run(&arguments, &session()?).await?,
+        Command::Top(arguments) => top::run(&arguments, &session()?).await?,
+        Command::Completions(arguments) => completions::run(&arguments, output)?,
+        Command::Man(arguments) => man::run(&arguments, output)?,
         Command::Stats => stats::run(&session()?).await?,
         Command::Doctor => return doctor::run(&session()?).await,
         Command::Health(arguments) => return health::run(&arguments, &session()?).await,

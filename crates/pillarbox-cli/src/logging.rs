@@ -18,8 +18,8 @@ const TOO_TALKATIVE: &str = "lapin";
 pub(crate) fn start(cli: &Cli) {
     let usual = match cli.command {
         Command::Relay(_) | Command::CeleryRelay(_) | Command::Admin(_) => "info,opentelemetry=warn",
-        // The demo shows its trouble itself.
-        Command::Demo(_) => "off",
+        // They show their trouble themselves.
+        Command::Demo(_) | Command::Top(_) => "off",
         _ => "warn",
     };
     let asked = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();

@@ -16,6 +16,7 @@ mod output;
 mod pretty;
 mod store;
 mod table;
+mod top;
 mod web;
 
 use std::process::ExitCode;

@@ -57,6 +57,14 @@ fn say(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// How many columns whoever looks at standard output has; `None` when nobody does, or a program.
+pub(crate) fn width() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    ratatui::crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0)
+}
+
 /// `pillarbox events list | head` is no failure.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error

@@ -1,12 +1,18 @@
-//! Tables for people: aligned columns, nothing else.
+//! Tables for people: aligned columns, as wide as the terminal at most where there is one.
 
 use std::fmt::Write;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
+    /// Cut when there is no room.
     Left,
+    /// At the left, and never cut: somebody may want to copy it.
+    Whole,
     Right,
 }
+
+/// No column that is cut gets narrower.
+const NARROWEST: usize = 8;
 
 /// Rows under headings.
 pub(crate) struct Table {
@@ -24,17 +30,25 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    /// Columns two spaces apart, no spaces at the ends of lines.
+    /// Columns two spaces apart, no spaces at the ends of lines. It fits into the terminal, if a person looks at it.
     pub(crate) fn render(&self) -> String {
+        self.within(crate::output::width())
+    }
+
+    fn within(&self, room: Option<usize>) -> String {
         let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let mut widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        if let Some(room) = room {
+            self.squeeze(&mut widths, room);
+        }
         let mut text = String::new();
         for row in &self.rows {
             let mut line = String::new();
             for ((cell, width), align) in row.iter().zip(&widths).zip(&self.columns) {
+                let cell = shortened(cell, *width);
                 // Writing to a string cannot fail.
                 let _ = match align {
-                    Align::Left => write!(line, "{cell:<width$}  "),
+                    Align::Left | Align::Whole => write!(line, "{cell:<width$}  "),
                     Align::Right => write!(line, "{cell:>width$}  "),
                 };
             }
@@ -42,6 +56,24 @@ impl Table {
             text.push('\n');
         }
         text
+    }
+}
+
+impl Table {
+    /// The widest column that may be cut is, as often as there is need and room for it.
+    fn squeeze(&self, widths: &mut [usize], room: usize) {
+        loop {
+            let total = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+            let mut cut: Vec<usize> = (0..widths.len()).filter(|column| self.columns[*column] == Align::Left).collect();
+            cut.sort_by_key(|column| std::cmp::Reverse(widths[*column]));
+            let Some(widest) = cut.first().copied().filter(|widest| total > room && widths[*widest] > NARROWEST) else {
+                return;
+            };
+            // Down to the next one, so that they share what is missing.
+            let next = cut.get(1).map_or(0, |next| widths[*next]);
+            let step = (widths[widest] - next).max(1).min(total - room);
+            widths[widest] = (widths[widest] - step).max(NARROWEST);
+        }
     }
 }
 
@@ -74,6 +106,19 @@ mod tests {
         table.row(["é".to_owned(), "100".to_owned(), String::new()]);
         table.row(["longer".to_owned(), "7".to_owned(), "x".to_owned()]);
         assert_eq!(table.render(), "NAME      N  NOTE\né       100\nlonger    7  x\n");
+    }
+
+    #[test]
+    fn a_table_fits_into_the_terminal_and_ids_stay_whole() {
+        let mut table =
+            Table::new([("ID", Align::Whole), ("N", Align::Right), ("TYPE", Align::Left), ("NOTE", Align::Left)]);
+        table.row(["0123456789".to_owned(), "1".to_owned(), "order.placed.again".to_owned(), "x".repeat(60)]);
+        let text = table.within(Some(40));
+        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+        assert!(text.contains("0123456789  1  order.pla") && text.contains('…'), "{text}");
+        // Where there is no room at all the narrowest is wider.
+        assert!(table.within(Some(10)).contains("0123456789  1  order.p…  xxxxxxx…"));
+        assert!(table.within(None).contains(&"x".repeat(60)));
     }
 
     #[test]

@@ -33,5 +33,7 @@ mod on_postgres;
 mod pages;
 #[path = "cli/processes.rs"]
 mod processes;
+#[path = "cli/terminal.rs"]
+mod terminal;
 #[path = "cli/tracing.rs"]
 mod tracing;

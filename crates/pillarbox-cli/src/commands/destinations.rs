@@ -93,7 +93,7 @@ fn names(session: &Session) -> impl Iterator<Item = &str> {
 }
 
 /// Whoever sits at the terminal.
-pub(super) fn who() -> String {
+pub(crate) fn who() -> String {
     let host = whoami::hostname().unwrap_or_else(|_| "?".to_owned());
     format!("{}@{host}", whoami::username().unwrap_or_else(|_| "?".to_owned()))
 }

@@ -1,5 +1,6 @@
 //! `pillarbox events`: look at events, and try them again.
 
+use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -7,8 +8,9 @@ use clap::{Args, Subcommand};
 use pillarbox::store::{Filter, State};
 use uuid::Uuid;
 
-use super::Session;
+use super::{Misuse, Session};
 
+mod act;
 mod list;
 mod retry;
 mod show;
@@ -24,6 +26,10 @@ pub(crate) enum Command {
     },
     /// Make events due now, with all their attempts before them
     Retry(retry::Arguments),
+    /// Send delivered or failed events once more, as new events of their own
+    Replay(act::Replay),
+    /// Give events up: they are not tried again, and wait for people
+    Fail(act::Fail),
 }
 
 pub(crate) async fn run(command: Command, session: &Session) -> anyhow::Result<ExitCode> {
@@ -35,6 +41,8 @@ pub(crate) async fn run(command: Command, session: &Session) -> anyhow::Result<E
         Command::List(arguments) => list::run(arguments, session).await.map(|()| ExitCode::SUCCESS),
         Command::Show { id } => show::run(id, session).await.map(|()| ExitCode::SUCCESS),
         Command::Retry(arguments) => retry::run(arguments, session).await,
+        Command::Replay(arguments) => act::replay(&arguments, session).await,
+        Command::Fail(arguments) => act::fail(&arguments, session).await,
     }
 }
 
@@ -100,6 +108,19 @@ fn moment_or_age(text: &str) -> Result<DateTime<Utc>, String> {
     let age = humantime::parse_duration(text).ok().and_then(|age| chrono::TimeDelta::from_std(age).ok());
     let moment = age.and_then(|age| Utc::now().checked_sub_signed(age));
     moment.ok_or_else(|| "write a moment like 2026-03-01T08:00:00Z or an age like 2h".to_owned())
+}
+
+/// Many events at once are changed only when a person, or a script with `--yes`, has seen how many.
+pub(super) fn confirmed(events: &str, become_what: &str) -> anyhow::Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Misuse(format!("{events} would be {become_what}; add --yes")).into());
+    }
+    let mut terminal = std::io::stderr().lock();
+    write!(terminal, "{events} will be {become_what}. Go on? [y/N] ")?;
+    terminal.flush()?;
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line)?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
 /// To the second, in UTC.

@@ -59,7 +59,7 @@ fn relays(counts: &Counts) -> String {
         return "no relay is running".to_owned();
     }
     let mut table = Table::new([
-        ("RELAY", Align::Left),
+        ("RELAY", Align::Whole),
         ("HOST", Align::Left),
         ("STATE", Align::Left),
         ("IN FLIGHT", Align::Right),

@@ -67,7 +67,7 @@ fn render(events: &[EventView]) -> String {
         return "no events".to_owned();
     }
     let mut table = Table::new([
-        ("ID", Align::Left),
+        ("ID", Align::Whole),
         ("STATE", Align::Left),
         ("EVENT", Align::Left),
         ("AGGREGATE", Align::Left),

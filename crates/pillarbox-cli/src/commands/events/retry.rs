@@ -1,6 +1,5 @@
 //! `pillarbox events retry`: by ids, or all dead letters that the filters find.
 
-use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -11,7 +10,7 @@ use uuid::Uuid;
 
 use super::super::destinations::who;
 use super::super::{Misuse, Session};
-use super::Which;
+use super::{Which, confirmed};
 use crate::output::count;
 
 /// Events per statement.
@@ -49,7 +48,7 @@ pub(super) async fn run(arguments: Arguments, session: &Session) -> anyhow::Resu
     let ids = if arguments.failed {
         let ids = failed(inspect, arguments.which, arguments.limit).await?;
         let none = if ids.is_empty() { Some("there are no such failed events") } else { None };
-        if none.is_some() || !arguments.yes && !confirmed(ids.len() as u64)? {
+        if none.is_some() || !arguments.yes && !confirmed(&count(ids.len() as u64, "failed event"), "retried")? {
             let why = none.unwrap_or("nothing was changed");
             session.output.answer(&json!({ "due": 0, "events": [] }), || why.to_owned())?;
             return Ok(ExitCode::SUCCESS);
@@ -91,20 +90,6 @@ async fn failed(inspect: &dyn Inspect, which: Which, limit: Option<u32>) -> Resu
     }
     ids.truncate(most);
     Ok(ids)
-}
-
-/// Many events at once are retried only when a person, or a script with `--yes`, has seen how many.
-fn confirmed(events: u64) -> anyhow::Result<bool> {
-    let events = count(events, "failed event");
-    if !std::io::stdin().is_terminal() {
-        return Err(Misuse(format!("{events} would be retried; add --yes")).into());
-    }
-    let mut terminal = std::io::stderr().lock();
-    write!(terminal, "retry {events}? [y/N] ")?;
-    terminal.flush()?;
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line)?;
-    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
 /// Answers whether all of them are due now.

@@ -1,0 +1,144 @@
+//! `pillarbox dead-letters`: failed events by what they have in common, and many of them tried again at once.
+
+use chrono::{TimeDelta, Utc};
+use clap::{Args, Subcommand};
+use pillarbox::store::{DeadLetters, Filter, Group, State, ToDestination};
+use pillarbox::{Inspect, Routes};
+use serde_json::json;
+
+use super::events::moment;
+use super::{Misuse, Session};
+use crate::config::duration;
+use crate::output::count;
+use crate::table::{Align, Table, shortened};
+
+mod retry;
+
+/// How far back groups are looked for.
+const WINDOW: &str = "30days";
+const ERROR_WIDTH: usize = 100;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make many of them due now, with all their attempts before them
+    Retry(retry::Arguments),
+}
+
+/// Which dead letters; each flag narrows it.
+#[derive(Debug, Args)]
+struct Which {
+    /// Event type; * stands for anything: 'order.*'
+    #[arg(long = "type", value_name = "PATTERN")]
+    event_type: Option<String>,
+    /// Those of this destination
+    #[arg(long, value_name = "NAME")]
+    destination: Option<String>,
+    /// Those that failed in this time
+    #[arg(long, value_name = "DURATION", default_value = WINDOW, value_parser = duration)]
+    within: std::time::Duration,
+}
+
+impl Which {
+    fn filter(&self, session: &Session) -> Filter {
+        let routes = || Routes::new(session.settings.routes.clone());
+        let to = |name: &String| ToDestination { name: name.clone(), routes: routes() };
+        Filter {
+            state: Some(State::Failed),
+            event_type: self.event_type.clone(),
+            destination: self.destination.as_ref().map(to),
+            ..Filter::default()
+        }
+    }
+
+    async fn look(&self, inspect: &dyn Inspect, session: &Session) -> anyhow::Result<DeadLetters> {
+        let window = TimeDelta::from_std(self.within).unwrap_or(TimeDelta::MAX);
+        let oldest = Utc::now().checked_sub_signed(window).unwrap_or(chrono::DateTime::UNIX_EPOCH);
+        Ok(inspect.dead_letters(&self.filter(session), oldest).await?)
+    }
+}
+
+pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
+    session.own(
+        "look at dead letters in Django's admin, and try them again with `manage.py celery_outbox_replay_dead_letter`",
+    )?;
+    let opened = session.open().await?;
+    match &arguments.command {
+        None => list(opened.inspect(), &arguments.which, session).await,
+        Some(Command::Retry(arguments)) => retry::run(arguments, &opened, session).await,
+    }
+}
+
+async fn list(inspect: &dyn Inspect, which: &Which, session: &Session) -> anyhow::Result<()> {
+    let letters = which.look(inspect, session).await?;
+    let groups: Vec<_> = letters.groups.iter().map(|group| json!({ "group": name(group), "of": group })).collect();
+    let answer = json!({
+        "groups": groups, "left_out": letters.left_out, "looked_at": letters.looked_at, "reached": letters.reached,
+        "complete": letters.complete,
+    });
+    session.output.answer(&answer, || render(&letters.groups))?;
+    if letters.left_out > 0 {
+        session.output.note(&format!(
+            "{} more are not shown; narrow it by --type or --destination",
+            count(letters.left_out, "group")
+        ));
+    }
+    if !letters.complete {
+        let reached = letters.reached.map(moment).unwrap_or_default();
+        session.output.note(&format!("only the newest {} were looked at, back to {reached}", letters.looked_at));
+    }
+    Ok(())
+}
+
+fn render(groups: &[Group]) -> String {
+    if groups.is_empty() {
+        return "no dead letters".to_owned();
+    }
+    let mut table = Table::new([
+        ("GROUP", Align::Whole),
+        ("EVENTS", Align::Right),
+        ("DESTINATION", Align::Left),
+        ("LAST", Align::Whole),
+        ("TYPES", Align::Left),
+        ("ERROR", Align::Left),
+    ]);
+    for group in groups {
+        table.row([
+            name(group),
+            group.count.to_string(),
+            group.destination.clone().unwrap_or_else(|| "–".to_owned()),
+            moment(group.last_at),
+            shortened(&group.event_types.join(", "), ERROR_WIDTH),
+            shortened(&group.error, ERROR_WIDTH),
+        ]);
+    }
+    table.render()
+}
+
+/// What a group is called at the terminal: the same wherever and whenever it is looked at.
+fn name(group: &Group) -> String {
+    let text = format!("{}\0{}", group.destination.as_deref().unwrap_or_default(), group.error);
+    // FNV-1a.
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("{:08x}", hash >> 32)
+}
+
+/// The group of this name.
+fn named<'a>(groups: &'a [Group], wanted: &str) -> Result<&'a Group, Misuse> {
+    let mut found = groups.iter().filter(|group| name(group) == wanted);
+    match (found.next(), found.next()) {
+        (Some(group), None) => Ok(group),
+        (Some(_), Some(_)) => Err(Misuse(format!("several groups are called {wanted}; use --destination and --type"))),
+        (None, _) => Err(Misuse(format!("there is no group {wanted}; `pillarbox dead-letters` lists them"))),
+    }
+}

@@ -1,0 +1,149 @@
+//! `pillarbox dead-letters retry`: a group, what a filter finds, or all of them, at a rate that receivers can bear. The work
+//! itself is the desk's, as on the admin's pages.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use super::super::destinations::who;
+use super::super::events::confirmed;
+use super::super::{Misuse, Session};
+use super::{Which, named};
+use crate::admin::desk::jobs::{Action, Choice, GroupKey, How, Job, Preview};
+use crate::admin::desk::{Desk, Wanted};
+use crate::output::count;
+use crate::store::Opened;
+
+/// How often progress is looked at.
+const GLANCE: Duration = Duration::from_millis(100);
+/// How often it is told where nobody sees a bar.
+const TOLD_EVERY: u32 = 20;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// Those of one group, as `pillarbox dead-letters` calls it
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+    #[command(flatten)]
+    which: Which,
+    /// All of them
+    #[arg(long, conflicts_with_all = ["group", "event_type", "destination"])]
+    all: bool,
+    /// Events per second at most
+    #[arg(long, value_name = "EVENTS")]
+    rate: Option<f64>,
+    /// Say how many it would be, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+pub(super) async fn run(arguments: &Arguments, opened: &Opened, session: &Session) -> anyhow::Result<()> {
+    let which = &arguments.which;
+    if arguments.group.is_none() && which.event_type.is_none() && which.destination.is_none() && !arguments.all {
+        return Err(Misuse("say which: --group, --type, --destination, or --all".to_owned()).into());
+    }
+    let desk = Desk::new(opened.people(), &session.settings);
+    let choice = choose(arguments, opened, session).await?;
+    let expected = desk.preview(&Action::Retry, &choice).await?;
+    if arguments.dry_run || expected.count == 0 {
+        let answer = json!({ "would_retry": expected.count, "at_least": expected.at_least });
+        return Ok(session.output.answer(&answer, || match expected.count {
+            0 => "there are no such dead letters".to_owned(),
+            _ => format!("{} would be retried", shown(expected)),
+        })?);
+    }
+    if !arguments.yes && !confirmed(&shown(expected), "retried")? {
+        return Ok(session.output.answer(&json!({ "changed": 0 }), || "nothing was changed".to_owned())?);
+    }
+    let job = desk.start(Action::Retry, &choice, arguments.rate, &who()).await?;
+    watch(&desk, &job, session).await?;
+    answer(&job, session)
+}
+
+async fn choose(arguments: &Arguments, opened: &Opened, session: &Session) -> anyhow::Result<Choice> {
+    let which = &arguments.which;
+    let group = match &arguments.group {
+        None => None,
+        Some(name) => {
+            let letters = which.look(opened.inspect(), session).await?;
+            let group = named(&letters.groups, name)?;
+            Some(GroupKey { destination: group.destination.clone(), error: group.error.clone() })
+        }
+    };
+    let wanted =
+        Wanted { event_type: which.event_type.clone(), destination: which.destination.clone(), ..Wanted::default() };
+    Ok(Choice { wanted, group })
+}
+
+fn shown(expected: Preview) -> String {
+    let events = count(expected.count, "failed event");
+    if expected.at_least { format!("at least {events}") } else { events }
+}
+
+/// Until it has ended: by a bar for people, by lines for logs. Ctrl-C ends it after its batch.
+async fn watch(desk: &Desk, job: &Arc<Job>, session: &Session) -> anyhow::Result<()> {
+    let bar = bar(job, session);
+    let interrupted = tokio::signal::ctrl_c();
+    tokio::pin!(interrupted);
+    let (mut glances, mut cancelled) = (0, false);
+    while job.is_running() {
+        tokio::select! {
+            () = tokio::time::sleep(GLANCE) => {}
+            _ = &mut interrupted, if !cancelled => {
+                cancelled = true;
+                desk.cancel(job.id, &who()).await?;
+            }
+        }
+        glances += 1;
+        let done = job.progress().done;
+        match &bar {
+            Some(bar) => bar.set_position(done),
+            None if glances % TOLD_EVERY == 0 => {
+                session.output.note(&format!("{done} of {}, {:.0}/s", shown(job.expected), job.speed()));
+            }
+            None => {}
+        }
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    Ok(())
+}
+
+fn bar(job: &Job, session: &Session) -> Option<ProgressBar> {
+    if session.output.is_json() || !std::io::stderr().is_terminal() {
+        return None;
+    }
+    let template = "{wide_bar} {pos}/{len} events, {per_sec}, {eta} left";
+    let bar = ProgressBar::new(job.expected.count);
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    Some(bar)
+}
+
+fn answer(job: &Job, session: &Session) -> anyhow::Result<()> {
+    let progress = job.progress();
+    let how = progress.ended.as_ref().map(|ended| ended.how.clone());
+    if let Some(How::Failed(why)) = &how {
+        anyhow::bail!("{why}, after {} had become due", count(progress.changed, "event"));
+    }
+    let cancelled = how == Some(How::Cancelled);
+    let answer = json!({
+        "changed": progress.changed, "refused": progress.refused, "cancelled": cancelled,
+        "seconds": progress.ended.map(|ended| ended.took.as_secs_f64()),
+    });
+    Ok(session.output.answer(&answer, || {
+        let refused = match progress.refused {
+            0 => String::new(),
+            refused => format!("; {refused} had moved on meanwhile"),
+        };
+        let broken = if cancelled { "; broken off" } else { "" };
+        format!("{} due now{refused}{broken}", count(progress.changed, "event"))
+    })?)
+}

@@ -1,0 +1,82 @@
+//! `pillarbox events fail` and `pillarbox events replay`: what people do to single events, by the desk.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use pillarbox::store::{Marked, Replayed};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::super::Session;
+use super::super::destinations::who;
+use crate::admin::desk::Desk;
+use crate::output::count;
+
+#[derive(Debug, Args)]
+pub(crate) struct Fail {
+    /// The events' ids
+    #[arg(required = true)]
+    ids: Vec<Uuid>,
+    /// Why, for those who look at it later
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reason: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// The events' ids
+    #[arg(required = true)]
+    ids: Vec<Uuid>,
+}
+
+/// Success only if all of them were changed.
+fn code(changed: usize, of: usize) -> ExitCode {
+    if changed == of { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+pub(super) async fn fail(arguments: &Fail, session: &Session) -> anyhow::Result<ExitCode> {
+    let opened = session.open().await?;
+    let desk = Desk::new(opened.people(), &session.settings);
+    let answers = desk.fail(&arguments.ids, &arguments.reason, &who()).await?;
+    let failed = answers.iter().filter(|(_, marked)| *marked == Marked::Failed).count();
+    let events: Vec<_> = answers.iter().map(|(id, marked)| json!({ "id": id, "result": marked })).collect();
+    session.output.answer(&json!({ "failed": failed, "events": events }), || {
+        let refused = answers.iter().filter_map(|(id, marked)| refusal(*marked).map(|why| format!("{id} {why}\n")));
+        format!("{}{} failed now", refused.collect::<String>(), count(failed as u64, "event"))
+    })?;
+    Ok(code(failed, answers.len()))
+}
+
+fn refusal(marked: Marked) -> Option<&'static str> {
+    match marked {
+        Marked::Failed => None,
+        Marked::Already => Some("had failed already"),
+        Marked::BeingSent => Some("is being sent at this moment; nothing was changed"),
+        Marked::Delivered => Some("was delivered; nothing was changed"),
+        Marked::Unknown => Some("is not there"),
+    }
+}
+
+pub(super) async fn replay(arguments: &Replay, session: &Session) -> anyhow::Result<ExitCode> {
+    let opened = session.open().await?;
+    let desk = Desk::new(opened.people(), &session.settings);
+    let answers = desk.replay(&arguments.ids, &who()).await?;
+    let replayed = answers.iter().filter(|(_, replayed)| matches!(replayed, Replayed::As { .. })).count();
+    let events: Vec<_> = answers
+        .iter()
+        .map(|(id, replayed)| match replayed {
+            Replayed::As { id: anew } => json!({ "id": id, "result": "replayed", "as": anew }),
+            Replayed::Pending => json!({ "id": id, "result": "pending" }),
+            Replayed::Unknown => json!({ "id": id, "result": "unknown" }),
+        })
+        .collect();
+    session.output.answer(&json!({ "replayed": replayed, "events": events }), || {
+        let lines = answers.iter().map(|(id, replayed)| match replayed {
+            Replayed::As { id: anew } => format!("{id} is sent once more as {anew}\n"),
+            Replayed::Pending => format!("{id} is still to be delivered; nothing was done\n"),
+            Replayed::Unknown => format!("{id} is not there\n"),
+        });
+        lines.collect()
+    })?;
+    Ok(code(replayed, answers.len()))
+}

@@ -1,0 +1,278 @@
+//! `pillarbox top`: the outbox live in the terminal. What is shown stands in [`overview`], how in [`screen`]; here are the keys,
+//! the clock and the terminal, which is left as it was found, also by a panic or a signal.
+
+mod overview;
+mod screen;
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use chrono::{TimeDelta, Utc};
+use clap::Args;
+use pillarbox::store::{Filter, Group};
+use pillarbox::{Inspect, StoreError};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use self::overview::{Configured, Overview, State};
+use crate::commands::destinations::who;
+use crate::commands::{Misuse, Session};
+use crate::config::duration;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// How often everything is read again
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = every)]
+    every: Duration,
+    /// Print one frame and end; no terminal is needed
+    #[arg(long)]
+    once: bool,
+    /// How wide that frame is
+    #[arg(long, value_name = "COLUMNS", requires = "once", default_value_t = 100, value_parser = clap::value_parser!(u16).range(40..=500))]
+    width: u16,
+}
+
+fn every(text: &str) -> Result<Duration, String> {
+    let every = duration(text)?;
+    if every < Duration::from_millis(100) { Err("must be at least 100ms".to_owned()) } else { Ok(every) }
+}
+
+/// Rows of a frame that is printed.
+const HEIGHT: u16 = 40;
+/// How many groups of dead letters there is room for.
+const LETTERS: usize = 4;
+const LETTERS_WITHIN: TimeDelta = TimeDelta::hours(24);
+/// Grouping dead letters costs more than the rest, so it is done less often.
+const LETTERS_EVERY: Duration = Duration::from_secs(10);
+
+/// What is on the screen.
+struct App {
+    database: String,
+    overview: Overview,
+    /// `None` until they have been looked for.
+    letters: Option<Vec<Group>>,
+    letters_at: Option<Instant>,
+    /// Which destination.
+    selected: usize,
+    asked: Option<Asked>,
+    said: Option<String>,
+    help: bool,
+}
+
+/// What waits for a yes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Asked {
+    Pause(String),
+    Resume(String),
+}
+
+/// What a key asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Wish {
+    Nothing,
+    Quit,
+    Refresh,
+    Do(Asked),
+}
+
+pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
+    session.own("look at it with `pillarbox stats`")?;
+    if !arguments.once && !std::io::stdout().is_terminal() {
+        return Err(
+            Misuse("top needs a terminal, and standard output is none; add --once for one frame".to_owned()).into()
+        );
+    }
+    let opened = session.open().await?;
+    let watch = Watch { inspect: opened.inspect(), configured: configured(session) };
+    let mut app = App::new(session.settings.database.shown(), watch.overview().await?);
+    app.read_letters(&watch).await?;
+    if arguments.once {
+        return Ok(session.output.answer(&app.overview, || printed(&app, arguments.width))?);
+    }
+    live(&mut app, &watch, arguments.every).await
+}
+
+fn configured(session: &Session) -> Vec<Configured> {
+    let destinations = session.settings.destinations.iter();
+    destinations.map(|one| Configured { name: one.name.clone(), paused: one.paused }).collect()
+}
+
+/// Where it is read, and what people change there.
+struct Watch<'a> {
+    inspect: &'a dyn Inspect,
+    configured: Vec<Configured>,
+}
+
+impl Watch<'_> {
+    async fn overview(&self) -> Result<Overview, StoreError> {
+        Overview::read(self.inspect, &self.configured).await
+    }
+
+    /// The groups whose last event is the newest.
+    async fn letters(&self) -> Result<Vec<Group>, StoreError> {
+        let filter = Filter { state: Some(pillarbox::store::State::Failed), ..Filter::default() };
+        let mut groups = self.inspect.dead_letters(&filter, Utc::now() - LETTERS_WITHIN).await?.groups;
+        groups.sort_by_key(|group| std::cmp::Reverse(group.last_at));
+        groups.truncate(LETTERS);
+        Ok(groups)
+    }
+
+    async fn act(&self, asked: &Asked) -> Result<String, StoreError> {
+        let who = who();
+        Ok(match asked {
+            Asked::Pause(name) => match self.inspect.pause(name, &who).await? {
+                true => format!("{name} is paused: its events wait"),
+                false => format!("{name} was paused already"),
+            },
+            Asked::Resume(name) => match self.inspect.resume(name, &who).await? {
+                true => format!("{name} goes on"),
+                false => format!("{name} was not paused"),
+            },
+        })
+    }
+}
+
+/// Until somebody quits. A database that does not answer is told of, and asked again.
+async fn live(app: &mut App, watch: &Watch<'_>, every: Duration) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be listened for")?;
+    let mut hangup = signal(SignalKind::hangup()).context("SIGHUP cannot be listened for")?;
+    let mut keys = keys();
+    let mut ticks = tokio::time::interval(every);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
+    let _restored = Restored;
+    loop {
+        terminal.draw(|frame| screen::draw(frame, app)).context("the terminal cannot be drawn to")?;
+        tokio::select! {
+            _ = terminate.recv() => return Ok(()),
+            _ = hangup.recv() => return Ok(()),
+            _ = ticks.tick() => app.refresh(watch).await,
+            event = keys.recv() => match event {
+                None => return Ok(()),
+                Some(Event::Key(key)) if key.kind != KeyEventKind::Release => match app.pressed(key) {
+                    Wish::Nothing => {}
+                    Wish::Quit => return Ok(()),
+                    Wish::Refresh => app.refresh(watch).await,
+                    Wish::Do(asked) => {
+                        app.said = Some(watch.act(&asked).await.unwrap_or_else(|error| error.to_string()));
+                        app.refresh(watch).await;
+                    }
+                },
+                // A new size, most of all.
+                Some(_) => {}
+            },
+        }
+    }
+}
+
+/// The terminal as it was.
+struct Restored;
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// A thread of its own waits for keys; it ends with the program.
+fn keys() -> mpsc::UnboundedReceiver<Event> {
+    let (tell, keys) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            if tell.send(event).is_err() {
+                return;
+            }
+        }
+    });
+    keys
+}
+
+impl App {
+    fn new(database: String, overview: Overview) -> Self {
+        Self { database, overview, letters: None, letters_at: None, selected: 0, asked: None, said: None, help: false }
+    }
+
+    async fn refresh(&mut self, watch: &Watch<'_>) {
+        let read = async {
+            let overview = watch.overview().await?;
+            if self.letters_at.is_none_or(|at| at.elapsed() >= LETTERS_EVERY) {
+                self.read_letters(watch).await?;
+            }
+            Ok::<_, StoreError>(overview)
+        };
+        match read.await {
+            Ok(overview) => {
+                self.overview = overview;
+                self.selected = self.selected.min(self.overview.destinations.len().saturating_sub(1));
+            }
+            Err(error) => self.said = Some(format!("the database does not answer: {error}")),
+        }
+    }
+
+    async fn read_letters(&mut self, watch: &Watch<'_>) -> Result<(), StoreError> {
+        self.letters = Some(watch.letters().await?);
+        self.letters_at = Some(Instant::now());
+        Ok(())
+    }
+
+    fn pressed(&mut self, key: KeyEvent) -> Wish {
+        if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+            return Wish::Quit;
+        }
+        if let Some(asked) = self.asked.take() {
+            return if matches!(key.code, KeyCode::Char('y' | 'Y')) { Wish::Do(asked) } else { Wish::Nothing };
+        }
+        self.said = None;
+        if std::mem::take(&mut self.help) {
+            return Wish::Nothing;
+        }
+        let last = self.overview.destinations.len().saturating_sub(1);
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return Wish::Quit,
+            KeyCode::Char('r') => {
+                self.letters_at = None;
+                return Wish::Refresh;
+            }
+            KeyCode::Up | KeyCode::Char('k') => self.selected = self.selected.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => self.selected = (self.selected + 1).min(last),
+            KeyCode::Home => self.selected = 0,
+            KeyCode::End => self.selected = last,
+            KeyCode::Char('?' | 'h') => self.help = true,
+            KeyCode::Char('p') => self.ask(),
+            _ => {}
+        }
+        Wish::Nothing
+    }
+
+    /// Whether to pause or to resume the chosen destination.
+    fn ask(&mut self) {
+        let Some(row) = self.overview.destinations.get(self.selected) else { return };
+        match row.state {
+            State::Paused => self.asked = Some(Asked::Resume(row.name.clone())),
+            State::Open | State::Down | State::Slow => self.asked = Some(Asked::Pause(row.name.clone())),
+            State::PausedInConfiguration => {
+                self.said = Some(format!("{} is paused in the configuration; change it there", row.name));
+            }
+            State::Unknown => self.said = Some(format!("{} is not in this configuration", row.name)),
+        }
+    }
+}
+
+/// One frame as text.
+fn printed(app: &App, width: u16) -> String {
+    let Ok(mut terminal) = Terminal::new(TestBackend::new(width, HEIGHT));
+    let Ok(_) = terminal.draw(|frame| screen::draw(frame, app));
+    let buffer = terminal.backend().buffer();
+    let line = |row: u16| {
+        let cells: String = (0..width).map(|column| buffer[(column, row)].symbol()).collect();
+        cells.trim_end().to_owned() + "\n"
+    };
+    (0..HEIGHT).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests;
