@@ -49,6 +49,16 @@ def test_html_in_every_field_is_only_text(operator: Browser, admin: Admin) -> No
     operator.open(searched)
     assert event_type in operator.texts(f'tr[data-event="{event}"] a')
 
+    # A group of them, from its preview to its job.
+    operator.open(f"/dead-letters?search={case}")
+    assert SCRIPT in (operator.text("#groups") or "")
+    operator.click("#retry-group-1")
+    operator.wait_for_text("h1", "Retry 1 events?")
+    assert_harmless(operator)
+    operator.click("#start")
+    operator.wait("it is done", lambda: operator.text("#job-state") == "done")
+    assert_harmless(operator)
+
 
 def test_html_in_an_address_is_only_text(operator: Browser) -> None:
     for page in (

@@ -1,0 +1,38 @@
+"""The search: an event is found by what one has of it."""
+
+from __future__ import annotations
+
+from selenium.webdriver.common.keys import Keys
+
+from . import furniture
+from .browser import Browser
+from .furniture import new_case
+from .program import Admin
+
+
+def search(browser: Browser, text: str) -> None:
+    field = browser.fill("#search", text)
+    field.send_keys(Keys.ENTER)
+
+
+def rows(browser: Browser) -> set[str]:
+    return set(browser.attributes("#events tr[data-event]", "data-event"))
+
+
+def test_an_event_is_found_by_its_id_its_key_and_its_aggregate(operator: Browser, admin: Admin) -> None:
+    case = new_case("find")
+    first = furniture.scheduled(admin, "orders.found", case, aggregate=("Parcel", case))
+    options = ("--key", f"key-{case}", "--deliver-at", furniture.LATER)
+    second = admin.emit("orders.found", {}, aggregate=("Parcel", case), options=options)
+    for text, event in ((first, first), (f"key-{case}", second)):
+        operator.open("/")
+        search(operator, text)
+        operator.wait("its page is there", lambda event=event: operator.path == f"/events/{event}")
+    search(operator, case)
+    operator.wait("both of the aggregate are listed", lambda: rows(operator) == {first, second})
+    # No id, key or aggregate is called so, but a part of one.
+    search(operator, case[:-1])
+    operator.wait("parts are looked for", lambda: operator.path == f"/events?search={case[:-1]}")
+    assert {first, second} <= rows(operator)
+    search(operator, f"no-such-{case}")
+    operator.wait_for_text("#events", "There are no such events.")
