@@ -53,7 +53,7 @@ def test_html_in_every_field_is_only_text(operator: Browser, admin: Admin) -> No
     operator.open(f"/dead-letters?search={case}")
     assert SCRIPT in (operator.text("#groups") or "")
     operator.click("#retry-group-1")
-    operator.wait_for_text("h1", "Retry 1 events?")
+    operator.wait_for_text("h1", "Retry 1 event?")
     assert_harmless(operator)
     operator.click("#start")
     operator.wait("it is done", lambda: operator.text("#job-state") == "done")

@@ -92,8 +92,9 @@ async fn log_in(
 
 fn wait_first(wait: Duration, again: impl FnOnce(StatusCode, &str) -> Response) -> Response {
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-    let mut response =
-        again(StatusCode::TOO_MANY_REQUESTS, &format!("That was tried too often. Try again in {seconds} seconds."));
+    let unit = if seconds == 1 { "second" } else { "seconds" };
+    let wrong = format!("That was tried too often. Try again in {seconds} {unit}.");
+    let mut response = again(StatusCode::TOO_MANY_REQUESTS, &wrong);
     response.headers_mut().insert(axum::http::header::RETRY_AFTER, seconds.into());
     response
 }

@@ -306,11 +306,12 @@ impl Job {
         self.cancelled.send_replace(true);
     }
 
-    /// Events per second so far.
+    /// Events per second so far. The first batch begins at once: what it is ahead of the rate is made good by waiting.
     pub(crate) fn speed(&self) -> f64 {
         let progress = self.lock();
         let took = progress.ended.as_ref().map_or_else(|| self.started.elapsed(), |ended| ended.took).as_secs_f64();
-        if took > 0.0 { progress.done as f64 / took } else { 0.0 }
+        let speed = if took > 0.0 { progress.done as f64 / took } else { 0.0 };
+        self.rate.map_or(speed, |rate| speed.min(rate))
     }
 
     /// When it will be done, as it goes now.

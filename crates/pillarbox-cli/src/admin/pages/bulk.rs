@@ -37,6 +37,8 @@ struct Bulk {
     /// What is done, in words.
     verb: &'static str,
     count: String,
+    /// Event or events.
+    things: &'static str,
     none: bool,
     /// The filter, for people and for the form.
     filter: Vec<(&'static str, String)>,
@@ -91,6 +93,7 @@ pub(super) async fn preview(
         frame: looking.frame("Jobs", 0),
         verb,
         count: if preview.at_least { format!("at least {count}") } else { count },
+        things: if preview.count == 1 && !preview.at_least { "event" } else { "events" },
         none: preview.count == 0 && !preview.at_least,
         filter: asked.narrowed.pairs().into_iter().map(|(name, text)| (name, text.to_owned())).collect(),
         group: asked.group().map(|group| (group.destination.unwrap_or_default(), group.error)),
