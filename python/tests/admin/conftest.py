@@ -25,10 +25,9 @@ def admin(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """A running relay with its admin."""
     directory = tmp_path_factory.mktemp(f"admin-{request.param}")
     database = servers.create_database() if request.param == "postgres" else f"sqlite://{directory}/outbox.db"
-    admin = Admin(directory, database, users)
-    yield admin
-    admin.processes.check()
-    admin.stop()
+    with Admin(directory, database, users) as admin:
+        yield admin
+        admin.processes.check()
 
 
 @pytest.fixture(scope="session")

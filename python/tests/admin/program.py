@@ -90,6 +90,20 @@ class Admin:
         self.processes = processes.Processes(directory)
         self.configuration = f'[database]\nurl = "{database}"\n{SETTINGS}{users.configuration}{self.delivering()}'
         (directory / "relay.toml").write_text(self.configuration)
+        self.cookies: dict[str, tuple[str, str]] = {}
+
+    def __enter__(self) -> Admin:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
         self.command("migrate")
         self.processes.relay("relay", self.configuration)
         served = r"the admin is served.*?(http://127\.0\.0\.1:\d+)"
@@ -97,7 +111,6 @@ class Admin:
             "the admin is served", lambda: re.search(served, self.processes.log("relay")), self.processes
         )
         self.url: str = found[1]
-        self.cookies: dict[str, tuple[str, str]] = {}
 
     def delivering(self) -> str:
         """Destinations and routes. Events `both.…` go to the first two, others with an unknown name to nobody."""

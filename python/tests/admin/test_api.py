@@ -36,10 +36,9 @@ AT_MOST = 120
 def fuzzed(request: pytest.FixtureRequest, tmp_path: Path, users: Users) -> Iterator[Admin]:
     """An admin of its own: jobs over everything would touch the events of other tests."""
     database = servers.create_database() if request.param == "postgres" else f"sqlite://{tmp_path}/outbox.db"
-    admin = Admin(tmp_path, database, users)
-    yield admin
-    admin.processes.check()
-    admin.stop()
+    with Admin(tmp_path, database, users) as admin:
+        yield admin
+        admin.processes.check()
 
 
 def fuzz(admin: Admin, report: Path) -> dict[str, Any]:
