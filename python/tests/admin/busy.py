@@ -66,6 +66,12 @@ PAST = (
     FROM outbox_event WHERE id = event_id AND status = 'failed'
     """,
 )
+FIGURE = """
+    INSERT INTO outbox_figure VALUES (%s, %s, %s, %s, %s, %s, %s)
+    ON CONFLICT (minute, relay_id, destination) DO UPDATE
+    SET delivered = excluded.delivered, failed = excluded.failed, given_up = excluded.given_up,
+        latency = excluded.latency
+"""
 SHARES = {"fulfilment": 1.0, "search": 1.2, "billing": 0.5, "mail": 0.35, "warehouse": 0.25, "crm": 0.2}
 MINUTES = 60
 SHORTEST, PARTS = 7, 4
@@ -165,7 +171,7 @@ class BusyShop(Admin):
 
     def forget_this_minute(self) -> None:
         """In which the shop was furnished: that took longer than anything in a shop that is open."""
-        self.connection.execute("DELETE FROM outbox_figure WHERE minute > clock_timestamp() - interval '2 minutes'")
+        self.connection.execute("DELETE FROM outbox_figure WHERE minute >= date_trunc('minute', clock_timestamp())")
 
     def number(self, query: str) -> int:
         row = self.connection.execute(query).fetchone()
@@ -187,7 +193,7 @@ class BusyShop(Admin):
                 for destination in self.destinations:
                     row = self.minute(destination, ago)
                     run(
-                        "INSERT INTO outbox_figure VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+                        FIGURE,
                         (now - timedelta(minutes=ago), relay, destination, *row),
                     )
 
