@@ -180,7 +180,9 @@ pub(super) async fn guard(State(access): State<Arc<Access>>, request: Request, n
     let api = request.uri().path().starts_with(API);
     let theme = Theme::of(request.headers());
     let back = page_of(request.uri().path()).to_owned();
-    let came_for = (request.method() == Method::GET).then(|| request.uri().to_string());
+    // Over HTTP/2 the address has its host.
+    let place = || request.uri().path_and_query().map(ToString::to_string);
+    let came_for = (request.method() == Method::GET).then(place).flatten();
     let answered = async {
         match access.admit(request).await {
             Ok(request) => next.run(request).await,

@@ -27,6 +27,8 @@ use crate::config::admin::TlsFiles;
 
 /// More than a team looks with; the rest waits.
 const CONNECTIONS: usize = 512;
+/// What a browser asks for at once.
+const STREAMS: u32 = 32;
 /// Who takes longer to say hello, or what is wanted, is hung up on.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// When the system has no room for another connection it is asked again after this.
@@ -111,7 +113,12 @@ where
 {
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PATIENCE).keep_alive_timeout(PATIENCE);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PATIENCE)
+        .keep_alive_timeout(PATIENCE)
+        .max_concurrent_streams(STREAMS);
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);

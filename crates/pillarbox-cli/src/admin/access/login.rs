@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{Extension, Form, Query, State};
+use axum::extract::{DefaultBodyLimit, Extension, Form, Query, State};
 use axum::http::header::{LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -19,9 +19,15 @@ use super::{Access, Visitor};
 
 pub(super) const PATH: &str = "/login";
 const TEXT_LIMIT: usize = 1024;
+/// Anybody may send one.
+const BODY_LIMIT: usize = 16 << 10;
 
 pub(in super::super) fn routes(access: Arc<Access>) -> Router {
-    Router::new().route(PATH, get(ask).post(log_in)).route("/logout", post(log_out)).with_state(access)
+    Router::new()
+        .route(PATH, get(ask).post(log_in))
+        .route("/logout", post(log_out))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(access)
 }
 
 #[derive(Template)]
