@@ -126,13 +126,9 @@ impl Overview {
             let of_row = |minute: &&Minute| minute.destination == row.name;
             let mut latency = Latency::default();
             for minute in minutes.iter().filter(of_row) {
-                match age(now, minute) {
-                    0 => {}
-                    1 => {
-                        row.delivered_per_minute += minute.delivered;
-                        row.failed_per_minute += minute.failed;
-                    }
-                    _ => {}
+                if age(now, minute) == 1 {
+                    row.delivered_per_minute += minute.delivered;
+                    row.failed_per_minute += minute.failed;
                 }
                 if age(now, minute) <= RECENT {
                     latency.merge(&minute.latency);

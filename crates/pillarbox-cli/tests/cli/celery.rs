@@ -27,14 +27,14 @@ async fn emptied(outbox: &CeleryOutbox) {
 }
 
 /// What Celery's workers would find in Redis, oldest first.
-async fn in_redis(redis: &Redis, queue: &str) -> Vec<Value> {
+pub(crate) async fn in_redis(redis: &Redis, queue: &str) -> Vec<Value> {
     let mut connection = pillarbox_testkit::redis::connect(&redis.url()).await;
     let messages: Vec<String> = connection.lrange(queue, 0, -1).await.unwrap();
     messages.iter().rev().map(|message| serde_json::from_str(message).unwrap()).collect()
 }
 
 /// What Celery's workers would find in the shared RabbitMQ.
-async fn in_rabbitmq(queue: &str) -> Vec<BasicGetMessage> {
+pub(crate) async fn in_rabbitmq(queue: &str) -> Vec<BasicGetMessage> {
     let url = rabbitmq::shared_url();
     let url = format!("{}/%2f", url.trim_end_matches('/'));
     let connection = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
@@ -66,6 +66,10 @@ async fn celery_relay_needs_nothing_but_a_database_and_a_broker() {
     let sent = in_redis(&redis, "celery").await;
     assert_eq!(sent.len(), 21);
     assert!(sent.iter().all(|message| message["headers"]["task"] == "orders.process"), "{sent:?}");
+    for name in ["relay_started", "batch_processed", "relay_shutdown"] {
+        let name = format!("celery_outbox_{name}");
+        assert!(relay.lines().iter().any(|line| line.contains(&name)), "{name} in {:?}", relay.lines());
+    }
     let lines = report(&relay);
     assert_eq!(lines.len(), 21);
     assert!(lines.iter().all(|line| line["outcome"] == "sent" && line["aggregate_type"] == "celery"), "{lines:?}");

@@ -2,16 +2,19 @@
 
 use std::time::{Duration, Instant};
 
+use lapin::types::AMQPValue;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::{Span, Status, status::StatusCode};
 use pillarbox_testkit::process::Program;
 use pillarbox_testkit::receiver::{Answer, Receiver};
-use pillarbox_testkit::wait_until;
+use pillarbox_testkit::redis::Redis;
+use pillarbox_testkit::{rabbitmq, wait_until};
 use prost::Message as _;
 use serde_json::Value;
 
+use crate::celery::{in_rabbitmq, in_redis};
 use crate::delivering::{PATIENCE, to_receiver};
 use crate::home::{DISCARD, Home};
 use crate::listening::start;
@@ -201,6 +204,37 @@ async fn what_its_producer_does_not_trace_begins_a_trace_and_what_it_does_not_ke
     home.run(&["sweep"]).succeeded();
     assert_eq!(told(&receiver, &id), [(TRACE.to_owned(), PRODUCER.to_owned(), "01".to_owned())]);
     assert_eq!(spans(&collector).len(), all.len() + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_behind_brokers_are_told_the_span_of_the_send() {
+    let (collector, redis) = (Receiver::start().await, Redis::start().await);
+    let queue = format!("traced-{}", uuid::Uuid::new_v4());
+    let amqp = format!("{}/%2f", rabbitmq::shared_url().trim_end_matches('/'));
+    let broker = |name: &str, url: &str| {
+        format!(
+            "[destinations.{name}]\nkind = \"celery\"\nbroker = \"{url}\"\ndefault_queue = \"{queue}\"\ndeclare = true\n"
+        )
+    };
+    let (redis_broker, amqp_broker) = (broker("redis", &redis.url()), broker("rabbitmq", &amqp));
+    let mut home =
+        Home::with_config(&format!("{redis_broker}{amqp_broker}[[routes]]\nto = [\"redis\", \"rabbitmq\"]\n"));
+    home.set("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url("/"));
+    let id = home.emit("1", &["--header", &parent("01")]);
+    home.run(&["sweep"]).succeeded();
+    assert_eq!(home.state(&id), "delivered");
+
+    let sends = of_kind(&spans(&collector), "send");
+    let sent_to = |name: &str| {
+        let send = sends.iter().find(|send| send.name == format!("send {name}")).unwrap();
+        assert_eq!((hex(&send.trace_id).as_str(), hex(&send.parent_span_id).as_str()), (TRACE, PRODUCER));
+        format!("00-{TRACE}-{}-01", hex(&send.span_id))
+    };
+    let message = in_redis(&redis, &queue).await.remove(0);
+    assert_eq!(message["headers"]["traceparent"], sent_to("redis"), "{message}");
+    let message = in_rabbitmq(&queue).await.remove(0);
+    let headers = message.delivery.properties.headers().as_ref().unwrap().inner();
+    assert_eq!(headers.get("traceparent"), Some(&AMQPValue::LongString(sent_to("rabbitmq").into())), "{headers:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
