@@ -198,9 +198,9 @@ class Browser:
             found = next((line for line in said if words in line), None)
             assert found, f"the console did not say {words!r}, but {self.said}"
             said.remove(found)
-        assert said == []
         elsewhere = [url for url in self.asked if not is_of(url, self.admin.url)]
-        assert elsewhere == []
+        assert not said, f"the console says {said}"
+        assert not elsewhere, f"others were asked: {elsewhere}"
 
 
 def is_of(url: str, origin: str) -> bool:

@@ -57,7 +57,7 @@ def test_axe_finds_nothing(operator: Browser, places: Places) -> None:
         places.open(operator, name)
         found += look(operator, name)
     operator.size(*PHONE)
-    for name in ("overview", "events", "event", "destinations"):
+    for name in ("overview", "events", "event", "dead letters", "destinations"):
         places.open(operator, name)
         found += look(operator, f"{name} on a phone")
     operator.size(*DESK)

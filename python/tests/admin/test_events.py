@@ -67,6 +67,24 @@ def test_the_list_is_filtered_by_destination_aggregate_and_date(operator: Browse
     assert "when=" in operator.path
 
 
+def test_a_long_list_has_pages(operator: Browser, admin: Admin) -> None:
+    case = new_case("pages")
+    later = ("--repeatable", "--deliver-at", furniture.LATER)
+    events = admin.emit_all(f"orders.{case}", [{}] * 53, options=later)
+    operator.open(f"/events?event_type=orders.{case}")
+    first = rows(operator)
+    assert len(first) == 50
+    operator.click("#next")
+    operator.wait("the rest is listed", lambda: len(rows(operator)) == 3)
+    assert first | rows(operator) == set(events)
+    # Back, and the other way round.
+    operator.click("#first")
+    operator.wait("the beginning is listed", lambda: rows(operator) == first)
+    operator.click("#turn")
+    operator.wait("the oldest come first", lambda: rows(operator) != first)
+    assert len(rows(operator)) == 50
+
+
 def test_an_event_tells_its_story(operator: Browser, admin: Admin) -> None:
     case = new_case("story")
     aggregate = ("Order", case)

@@ -87,7 +87,7 @@ def test_a_payload_of_a_megabyte_is_shown_quickly_and_can_be_saved_whole(operato
     operator.open("/")
     started = time.monotonic()
     operator.open(f"/events/{event}")
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 5
     assert (operator.text("#payload") or "").startswith("{")
     assert operator.text("#cut") == "Only its beginning is shown."
     assert operator.script("return document.querySelector('#payload').textContent.length") < 100_000
