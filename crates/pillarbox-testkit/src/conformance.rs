@@ -160,6 +160,7 @@ macro_rules! store_suite {
                 every_replay_has_a_key_of_its_own,
                 only_what_is_done_is_replayed,
                 what_people_do_is_written_down,
+                what_has_changed_since_it_was_chosen_is_left_alone,
                 work_in_batches_is_one_line_of_the_audit;
             look_up:
                 find_takes_ids_keys_and_aggregates,

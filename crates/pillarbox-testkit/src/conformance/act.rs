@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::delivery::{Answer, Change};
-use pillarbox::store::{AuditView, Entry, Marked, REPLAY_OF, Replayed, Selection, State, Turn};
+use pillarbox::store::{AuditView, Entry, Marked, REPLAY_OF, Replayed, Retried, Selection, State, Turn};
 use pillarbox::{Event, Status};
 use uuid::Uuid;
 
@@ -172,7 +172,27 @@ pub async fn work_in_batches_is_one_line_of_the_audit(outbox: &dyn Outbox) {
         if ids.is_empty() {
             break;
         }
-        inspect.fail(&ids, "no", Entry::Adding(line)).await.unwrap();
+        inspect.fail(&ids, "no", Entry::Adding { line, unchanged_since: None }).await.unwrap();
     }
     assert_eq!(told(&inspect.audit(None, 10).await.unwrap()), [("ann", "fail", "all that is parked", Some(5))]);
+}
+
+/// What moved on after it was chosen is left alone, and what is named twice is one.
+pub async fn what_has_changed_since_it_was_chosen_is_left_alone(outbox: &dyn Outbox) {
+    let event = outbox.emit_one().await;
+    let inspect = outbox.inspect();
+    let ann = Entry::Anew { who: "ann", target: "one" };
+    assert_eq!(inspect.fail(&[event.id, event.id], "no", ann).await.unwrap(), [(event.id, Marked::Failed)]);
+    outbox.age(event.id, Duration::from_secs(60)).await;
+    let line = inspect.open_entry("ann", "retry", "all").await.unwrap();
+    let chosen = Entry::Adding { line, unchanged_since: Some(outbox.now().await) };
+    let retry = async || inspect.retry(&Selection::Ids(vec![event.id]), chosen).await.unwrap()[0].1;
+    assert_eq!(retry().await, Retried::Due);
+    assert_ne!(retry().await, Retried::Due, "it has changed since");
+    let mark = inspect.fail(&[event.id], "no", chosen).await.unwrap();
+    assert_ne!(mark[0].1, Marked::Failed, "it was to be failed as it was then");
+    let replay = inspect.replay(&[event.id], chosen).await.unwrap();
+    assert!(!matches!(replay[0].1, Replayed::As { .. }));
+    let counted = [("ann", "retry", "all", Some(1)), ("ann", "fail", "one", Some(1))];
+    assert_eq!(told(&inspect.audit(None, 10).await.unwrap()), counted);
 }

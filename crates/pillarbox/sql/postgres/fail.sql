@@ -1,10 +1,11 @@
--- Fail: people want these given up, for the reason $2. What is being sent or was delivered stays.
+-- Fail: people want these given up, for the reason $2. What is being sent or was delivered stays, and with $3
+-- what has changed since then.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), given_up AS (
     UPDATE {schema}.outbox_event
     SET status = 'failed', claims = 0, error_message = $2, parked_on = NULL, claimed_by = NULL, next_attempt_at = NULL,
         updated_at = clock.now
     FROM clock
-    WHERE id = ANY ($1) AND status = 'pending'
+    WHERE id = ANY ($1) AND status = 'pending' AND ($3::timestamptz IS NULL OR updated_at < $3)
       AND NOT (parked_on IS NULL AND claimed_by IS NOT NULL AND next_attempt_at > clock.now)
     RETURNING id
 ), deliveries AS (

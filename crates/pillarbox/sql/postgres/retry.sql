@@ -1,11 +1,11 @@
 -- Retry: people want these tried again, with all their attempts before them. What is being sent or was delivered stays.
--- They share one moment, so that they are claimed in the order of seq.
+-- With $2 neither is touched what has changed since then. They share one moment, so that they are claimed in the order of seq.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), again AS (
     UPDATE {schema}.outbox_event
     SET status = 'pending', attempts = 0, claims = 0, error_message = '', parked_on = NULL, claimed_by = NULL,
         next_attempt_at = clock.now, updated_at = clock.now
     FROM clock
-    WHERE id = ANY ($1) AND status <> 'delivered'
+    WHERE id = ANY ($1) AND status <> 'delivered' AND ($2::timestamptz IS NULL OR updated_at < $2)
       AND NOT (status = 'pending' AND parked_on IS NULL AND claimed_by IS NOT NULL AND next_attempt_at > clock.now)
     RETURNING id
 ), deliveries AS (

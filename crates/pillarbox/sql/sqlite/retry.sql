@@ -1,9 +1,10 @@
 -- Retry: people want these tried again, with all their attempts before them. What is being sent or was delivered stays.
--- ?1 a JSON array of ids.
+-- ?1 a JSON array of ids; with ?2 what has changed since then stays, too.
 UPDATE outbox_event
 SET status = 'pending', attempts = 0, claims = 0, error_message = '', parked_on = NULL, claimed_by = NULL,
     next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
 WHERE id IN (SELECT value FROM json_each(?1)) AND status <> 'delivered'
+  AND (?2 IS NULL OR updated_at < ?2)
   AND NOT (status = 'pending' AND parked_on IS NULL AND claimed_by IS NOT NULL
            AND next_attempt_at > strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 RETURNING id

@@ -1,6 +1,7 @@
 //! What people do to events, and what came of it. Pure; every action leaves a line in `outbox_audit`, in its own
 //! transaction.
 
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -17,7 +18,22 @@ pub enum Entry<'a> {
         target: &'a str,
     },
     /// The line that [`Inspect::open_entry`](super::Inspect::open_entry) has begun: its events are counted on.
-    Adding(i64),
+    Adding {
+        /// The line.
+        line: i64,
+        /// Events that have changed since are left alone: they are not what was chosen then.
+        unchanged_since: Option<DateTime<Utc>>,
+    },
+}
+
+impl Entry<'_> {
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn unchanged_since(&self) -> Option<DateTime<Utc>> {
+        match self {
+            Self::Anew { .. } => None,
+            Self::Adding { unchanged_since, .. } => *unchanged_since,
+        }
+    }
 }
 
 /// Which events people want tried again.

@@ -139,6 +139,12 @@ pub(crate) fn search_like(text: &str) -> String {
     format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"))
 }
 
+/// Each once, in the order in which they were named.
+pub(crate) fn distinct(ids: &[Uuid]) -> Vec<Uuid> {
+    let mut seen = HashSet::new();
+    ids.iter().copied().filter(|id| seen.insert(*id)).collect()
+}
+
 /// An answer for each id that was asked for, in its order.
 pub(crate) fn answers<T>(ids: &[Uuid], told: &[(Uuid, String)], answer: impl Fn(Option<&str>) -> T) -> Vec<(Uuid, T)> {
     let told: HashMap<Uuid, &str> = told.iter().map(|(id, answer)| (*id, answer.as_str())).collect();

@@ -157,7 +157,7 @@ async fn a_role_that_relays_can_do_all_that_a_relay_does() {
     let line = store.open_entry("ann", "replay", "what was delivered").await.unwrap();
     let delivered = Filter { state: Some(State::Delivered), ..Filter::default() };
     let delivered = store.list(&delivered, &Turn::default()).await.unwrap().events;
-    let again = store.replay(&[delivered[0].id], Entry::Adding(line)).await.unwrap()[0].1;
+    let again = store.replay(&[delivered[0].id], Entry::Adding { line, unchanged_since: None }).await.unwrap()[0].1;
     let Replayed::As { id: again } = again else { panic!("{again:?}") };
     assert_eq!(store.fail(&[again], "no", BY_ANN).await.unwrap(), [(again, Marked::Failed)]);
     assert_eq!(store.audit(None, 10).await.unwrap().len(), 3);

@@ -61,7 +61,8 @@ pub(super) async fn run(arguments: Arguments, session: &Session) -> anyhow::Resu
     let who = who();
     let mut entry = Entry::Anew { who: &who, target: &target };
     if ids.len() > BATCH {
-        entry = Entry::Adding(inspect.open_entry(&who, "retry", &target).await?);
+        let line = inspect.open_entry(&who, "retry", &target).await?;
+        entry = Entry::Adding { line, unchanged_since: None };
     }
     for batch in ids.chunks(BATCH) {
         answers.extend(inspect.retry(&Selection::Ids(batch.to_vec()), entry).await?);

@@ -2,22 +2,25 @@
 
 use std::collections::{HashMap, HashSet};
 
+use chrono::SecondsFormat;
 use serde_json::json;
 use sqlx::{Sqlite, Transaction};
 use uuid::Uuid;
 
 use super::{SqliteStore, read};
 use crate::store::act::{Entry, Marked, REPLAY, REPLAY_OF, Replayed, Retried, key_of_replays};
-use crate::store::row::{answers, kept, replayed};
+use crate::store::row::{answers, distinct, kept, replayed};
 
 type Tx = Transaction<'static, Sqlite>;
 
 impl SqliteStore {
     pub(super) async fn retry_ids(&self, ids: &[Uuid], entry: Entry<'_>) -> Result<Vec<(Uuid, Retried)>, sqlx::Error> {
+        let ids = &distinct(ids);
         let mut tx = self.durable.begin_with("BEGIN IMMEDIATE").await?;
         let statuses = statuses(&mut tx, ids).await?;
         let due: Vec<String> = sqlx::query_scalar(include_str!("../../../sql/sqlite/retry.sql"))
             .bind(json!(ids).to_string())
+            .bind(before(entry))
             .fetch_all(&mut *tx)
             .await?;
         sqlx::query(include_str!("../../../sql/sqlite/retry_deliveries.sql"))
@@ -35,12 +38,13 @@ impl SqliteStore {
         reason: &str,
         entry: Entry<'_>,
     ) -> Result<Vec<(Uuid, Marked)>, sqlx::Error> {
-        let reason = kept(reason).into_owned();
+        let (ids, reason) = (&distinct(ids), kept(reason).into_owned());
         let mut tx = self.durable.begin_with("BEGIN IMMEDIATE").await?;
         let statuses = statuses(&mut tx, ids).await?;
         let failed: Vec<String> = sqlx::query_scalar(include_str!("../../../sql/sqlite/fail.sql"))
             .bind(json!(ids).to_string())
             .bind(&reason)
+            .bind(before(entry))
             .fetch_all(&mut *tx)
             .await?;
         sqlx::query(include_str!("../../../sql/sqlite/fail_deliveries.sql"))
@@ -58,9 +62,11 @@ impl SqliteStore {
         ids: &[Uuid],
         entry: Entry<'_>,
     ) -> Result<Vec<(Uuid, Replayed)>, sqlx::Error> {
+        let ids = &distinct(ids);
         let mut tx = self.durable.begin_with("BEGIN IMMEDIATE").await?;
         let there: Vec<(String, String, String)> = sqlx::query_as(include_str!("../../../sql/sqlite/replay_keys.sql"))
             .bind(json!(ids).to_string())
+            .bind(before(entry))
             .fetch_all(&mut *tx)
             .await?;
         let (mut made, mut pending) = (HashMap::new(), HashSet::new());
@@ -90,6 +96,11 @@ impl SqliteStore {
         let query = sqlx::query_scalar(include_str!("../../../sql/sqlite/audit_write.sql"));
         query.bind(who).bind(what).bind(kept(target).into_owned()).bind(0_i64).fetch_one(&self.durable).await
     }
+}
+
+/// As moments are written.
+fn before(entry: Entry<'_>) -> Option<String> {
+    entry.unchanged_since().map(|moment| moment.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
 
 async fn statuses(tx: &mut Tx, ids: &[Uuid]) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
@@ -127,7 +138,7 @@ pub(super) async fn write_down(tx: &mut Tx, entry: Entry<'_>, what: &str, events
             .bind(who)
             .bind(what)
             .bind(kept(target).into_owned()),
-        Entry::Adding(id) => sqlx::query(include_str!("../../../sql/sqlite/audit_add.sql")).bind(id),
+        Entry::Adding { line, .. } => sqlx::query(include_str!("../../../sql/sqlite/audit_add.sql")).bind(line),
     };
     query.bind(i64::try_from(events).unwrap_or(i64::MAX)).execute(&mut **tx).await.map(drop)
 }

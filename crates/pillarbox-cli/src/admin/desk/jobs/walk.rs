@@ -78,7 +78,9 @@ pub(super) async fn run(job: Arc<Job>, store: Arc<dyn Inspect>, mut walk: Walk, 
     job.end(how);
 }
 
-async fn work(job: &Job, store: &dyn Inspect, walk: &mut Walk, entry: i64) -> Result<How, StoreError> {
+async fn work(job: &Job, store: &dyn Inspect, walk: &mut Walk, line: i64) -> Result<How, StoreError> {
+    // It may be long ago that a page was read.
+    let entry = Entry::Adding { line, unchanged_since: walk.began_at };
     let mut pace = Pace::new(job.rate);
     let mut cancelled = job.cancelled.subscribe();
     while let Some(ids) = walk.next().await? {
@@ -105,8 +107,7 @@ async fn work(job: &Job, store: &dyn Inspect, walk: &mut Walk, entry: i64) -> Re
 }
 
 /// Answers how many were changed.
-async fn act(action: &Action, store: &dyn Inspect, ids: &[Uuid], entry: i64) -> Result<u64, StoreError> {
-    let entry = Entry::Adding(entry);
+async fn act(action: &Action, store: &dyn Inspect, ids: &[Uuid], entry: Entry<'_>) -> Result<u64, StoreError> {
     let changed = match action {
         Action::Retry => {
             let answers = store.retry(&Selection::Ids(ids.to_vec()), entry).await?;
