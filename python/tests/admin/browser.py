@@ -124,10 +124,14 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
+    def loaded(self) -> bool:
+        return self.script("return document.readyState") == "complete"
+
     def wait(self, what: str, check: Callable[[], Any]) -> Any:
+        """Until a whole page is there and something is true of it."""
         waiting = WebDriverWait(self.driver, PATIENCE, POLL, ignored_exceptions=PASSING)
         try:
-            return waiting.until(lambda _: check())
+            return waiting.until(lambda _: self.loaded() and check())
         except TimeoutException:
             said = (self.text("main") or self.text("body") or "")[:800]
             message = f"waited {PATIENCE} s in vain until {what}; at {self.path}, which says:\n{said}"

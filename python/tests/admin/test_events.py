@@ -27,6 +27,7 @@ def test_the_list_is_filtered_by_state_and_type_and_the_link_carries_the_filter(
     later = furniture.scheduled(admin, f"orders.{case}.later", case)
     operator.open("/events")
     operator.fill("#f-type", f"orders.{case}.*").send_keys(Keys.ENTER)
+    operator.wait("the link carries the type", lambda: operator.path == f"/events?event_type=orders.{case}.*")
     operator.wait("both are listed", lambda: rows(operator) == {sent, later})
     Select(operator.find("#f-state")).select_by_visible_text("scheduled")
     operator.click("#filter button[type=submit]")
@@ -63,7 +64,7 @@ def test_the_list_is_filtered_by_destination_aggregate_and_date(operator: Browse
         if place:
             operator.click(f'#dates a[data-when="{place}"]')
             operator.wait("the link carries the time", lambda place=place: f"when={place}" in operator.path)
-            assert rows(operator) == {mine}
+            operator.wait("it is of that time", lambda: rows(operator) == {mine})
     assert "when=" in operator.path
 
 

@@ -33,6 +33,6 @@ def test_an_event_is_found_by_its_id_its_key_and_its_aggregate(operator: Browser
     # No id, key or aggregate is called so, but a part of one.
     search(operator, case[:-1])
     operator.wait("parts are looked for", lambda: operator.path == f"/events?search={case[:-1]}")
-    assert {first, second} <= rows(operator)
+    operator.wait("both are among them", lambda: {first, second} <= rows(operator))
     search(operator, f"no-such-{case}")
     operator.wait_for_text("#events", "There are no such events.")
