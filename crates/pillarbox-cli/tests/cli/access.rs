@@ -255,7 +255,7 @@ async fn guessing_gets_slower_for_a_name_known_or_not() {
         }
         let refused = client.log_in(name, PASSWORD).await;
         assert_eq!((refused.status, refused.header("retry-after")), (429, "1"), "{name}: {refused:?}");
-        assert!(refused.body.contains("Try again in 1 seconds"), "{refused:?}");
+        assert!(refused.body.contains("Try again in 1 second."), "{refused:?}");
     }
     assert_eq!(client.log_in("olga", PASSWORD).await.status, 303, "others are not held up");
 }
