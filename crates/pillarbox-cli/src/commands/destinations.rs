@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use pillarbox::Inspect;
-use pillarbox::store::PausedView;
+use pillarbox::store::{LaneView, PausedView};
 use serde_json::json;
 
 use super::events::moment;
@@ -58,11 +58,13 @@ pub(crate) async fn run(command: &Command, session: &Session) -> anyhow::Result<
 }
 
 async fn list(inspect: &dyn Inspect, session: &Session) -> anyhow::Result<()> {
-    let pauses = inspect.pauses().await?;
+    let (pauses, relays) = tokio::try_join!(inspect.pauses(), inspect.relays())?;
+    let lanes: Vec<LaneView> = relays.into_iter().flat_map(|relay| relay.lanes).collect();
     let configured = session.settings.destinations.iter().map(|destination| {
         let pause = pauses.iter().find(|pause| pause.destination == destination.name);
         json!({
             "name": destination.name, "kind": destination.kind().name(), "paused_in_configuration": destination.paused,
+            "down": lanes_of(&lanes, &destination.name).any(|lane| lane.down),
             "paused_at": pause.map(|pause| pause.paused_at), "paused_by": pause.map(|pause| &pause.paused_by),
         })
     });
@@ -76,7 +78,7 @@ async fn list(inspect: &dyn Inspect, session: &Session) -> anyhow::Result<()> {
             let state = match pause {
                 Some(pause) => format!("paused by {} at {}", pause.paused_by, moment(pause.paused_at)),
                 None if destination.paused => "paused in the configuration".to_owned(),
-                None => "open".to_owned(),
+                None => found(lanes_of(&lanes, &destination.name)),
             };
             table.row([destination.name.clone(), destination.kind().name().to_owned(), state]);
         }
@@ -86,6 +88,24 @@ async fn list(inspect: &dyn Inspect, session: &Session) -> anyhow::Result<()> {
         session.output.note(&format!("{} is paused, too, and not in the configuration", pause.destination));
     }
     Ok(())
+}
+
+fn lanes_of<'a>(lanes: &'a [LaneView], name: &'a str) -> impl Iterator<Item = &'a LaneView> {
+    lanes.iter().filter(move |lane| lane.destination == name)
+}
+
+/// As the relays that live find it.
+fn found<'a>(lanes: impl Iterator<Item = &'a LaneView>) -> String {
+    let mut state = "open";
+    for lane in lanes {
+        if lane.down {
+            return format!("down: {}", lane.last_error.as_deref().unwrap_or("no reason is known"));
+        }
+        if lane.congested {
+            state = "behind";
+        }
+    }
+    state.to_owned()
 }
 
 fn names(session: &Session) -> impl Iterator<Item = &str> {

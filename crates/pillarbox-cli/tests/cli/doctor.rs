@@ -82,6 +82,8 @@ async fn what_is_bad_is_found_with_what_to_do_about_it() {
         assert_eq!(finding.1, "bad", "{finding:?}");
         assert!(finding.2.contains(found) && finding.3.contains(fix), "{finding:?}");
     }
+    let unseen = the(&all, "long transactions");
+    assert!(unseen.1 == "notice" && unseen.3.contains("GRANT pg_read_all_stats TO doctored_"), "{unseen:?}");
     assert!(all.iter().any(|finding| finding.2.contains("rabbit cannot be reached")), "{all:?}");
     assert!(!done.out.contains("secret"), "{done:?}");
 

@@ -1,6 +1,7 @@
 -- Examine: the server, its clock, and whether it cleans up. $1 the schema.
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number,
        extract(epoch FROM clock_timestamp())::float8 AS clock, current_user::text AS role,
+       pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees_sessions,
        current_setting('autovacuum') = 'on'
            AND NOT coalesce('autovacuum_enabled=false' = ANY (class.reloptions)
                             OR 'autovacuum_enabled=off' = ANY (class.reloptions), false) AS vacuums,

@@ -47,7 +47,7 @@ impl PostgresStore {
         findings.push(self.indexes().await?);
         findings.push(self.rights(&server).await?);
         findings.push(self.vacuum(&server)?);
-        findings.push(self.horizon().await?);
+        findings.push(self.horizon(&server).await?);
         findings.push(self.pooler().await?);
         findings.push(self.attendance().await);
         Ok(findings)
@@ -111,7 +111,7 @@ impl PostgresStore {
     }
 
     /// Relays stay fast all the same, but the table grows, and other queries get slow.
-    async fn horizon(&self) -> Result<Finding, sqlx::Error> {
+    async fn horizon(&self, server: &PgRow) -> Result<Finding, sqlx::Error> {
         let holders: Vec<(String, String, f64)> = self
             .schema
             .query_as(include_str!("../../../sql/postgres/examine_horizon.sql"))
@@ -119,6 +119,11 @@ impl PostgresStore {
             .fetch_all(&self.pool)
             .await?;
         let Some((_, _, longest)) = holders.first() else {
+            if !server.try_get::<bool, _>("sees_sessions")? {
+                let role: String = server.try_get("role")?;
+                let fix = format!("to know: GRANT pg_read_all_stats TO {role}; or ask as another role");
+                return Ok(Finding::notice("long transactions", format!("{role} cannot see those of others"), fix));
+            }
             return Ok(Finding::good("long transactions", "none keeps dead rows from being cleaned up"));
         };
         let told: Vec<String> = holders.iter().map(|(kind, name, age)| holder(kind, name, *age)).collect();
@@ -147,8 +152,8 @@ impl PostgresStore {
             (Ok(depth), Ok(relays)) => {
                 let alive = relays.iter().filter(|relay| relay.alive).count();
                 let waits = depth.oldest_due.unwrap_or_default();
-                let found =
-                    format!("{alive} alive; {} due, the oldest for {}", depth.due, rounded(waits.as_secs_f64()));
+                let oldest = depth.oldest_due.map(|waits| format!(", the oldest for {}", rounded(waits.as_secs_f64())));
+                let found = format!("{alive} alive; {} due{}", depth.due, oldest.unwrap_or_default());
                 match alive {
                     0 if waits > FORGOTTEN => Finding::bad("relays", found, fix),
                     0 => Finding::notice("relays", found, fix),

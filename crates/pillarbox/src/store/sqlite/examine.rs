@@ -41,7 +41,8 @@ impl SqliteStore {
             Err(error) => return Ok(Finding::bad("relays", error.to_string(), "")),
         };
         let waits = depth.oldest_due.unwrap_or_default();
-        let found = format!("{alive} alive; {} due, the oldest for {} s", depth.due, waits.as_secs());
+        let oldest = depth.oldest_due.map(|waits| format!(", the oldest for {} s", waits.as_secs()));
+        let found = format!("{alive} alive; {} due{}", depth.due, oldest.unwrap_or_default());
         let fix = "start one: `pillarbox relay`";
         Ok(match alive {
             0 if waits > FORGOTTEN => Finding::bad("relays", found, fix),
