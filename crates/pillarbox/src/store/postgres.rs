@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
-use sqlx::query::{Query, QueryAs, QueryScalar};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, Postgres, Row};
+use sqlx::postgres::{PgArguments, PgPool};
+use sqlx::query::Query;
+use sqlx::{Postgres, Row};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -26,6 +26,7 @@ use crate::relay::wake::Waker;
 
 mod act;
 mod claim;
+mod connect;
 mod examine;
 mod figures;
 mod floor;
@@ -41,11 +42,14 @@ pub(super) mod pinned;
 mod read;
 mod schema;
 mod settle;
+mod statement;
 
+pub(super) use connect::{CONNECTIONS, open};
 use floor::{Floor, From, Place};
 use hold::{Holds, lock};
 use neighbours::Neighbours;
 use pinned::Pinned;
+pub(super) use statement::Schema;
 
 /// An outbox in a PostgreSQL database.
 #[derive(Debug, Clone)]
@@ -63,56 +67,6 @@ pub struct PostgresStore {
     keeps_statements: Arc<AtomicBool>,
     walk: SharedWalk<Place>,
 }
-
-/// A validated schema's name: the one thing that is ever put into a statement's text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Schema(String);
-
-impl Schema {
-    pub(super) fn new(name: &str) -> Result<Self, StoreError> {
-        let starts_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-        let goes_well = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        if starts_well && goes_well && name.len() <= 63 {
-            Ok(Self(name.to_owned()))
-        } else {
-            Err(StoreError::BadSchemaName { name: name.to_owned() })
-        }
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.0
-    }
-
-    /// The statement for this schema.
-    pub(super) fn sql(&self, text: &str) -> AssertSqlSafe<String> {
-        AssertSqlSafe(text.replace("{schema}", &format!("\"{}\"", self.0)))
-    }
-
-    /// The statement, to be planned anew each time. The table goes from empty to millions of rows and back between two
-    /// looks of ANALYZE: a plan kept from when it was small joins by reading all of it, five hundred times over.
-    pub(super) fn query(&self, text: &str) -> Query<'static, Postgres, PgArguments> {
-        sqlx::query(self.sql(text)).persistent(false)
-    }
-
-    pub(super) fn query_as<T>(&self, text: &str) -> QueryAs<'static, Postgres, T, PgArguments>
-    where
-        T: for<'r> FromRow<'r, PgRow>,
-    {
-        sqlx::query_as(self.sql(text)).persistent(false)
-    }
-
-    pub(super) fn query_scalar<T>(&self, text: &str) -> QueryScalar<'static, Postgres, T, PgArguments>
-    where
-        (T,): for<'r> FromRow<'r, PgRow>,
-    {
-        sqlx::query_scalar(self.sql(text)).persistent(false)
-    }
-}
-
-/// A connection that has rested for longer is tried before it is used: the server may be another one by now.
-const RESTED: Duration = Duration::from_secs(1);
-/// Those of a relay.
-pub(super) const CONNECTIONS: u32 = 10;
 
 impl PostgresStore {
     /// Connects. The tables are looked for in `schema`; [`Store::check`] says whether they are there.
@@ -167,30 +121,6 @@ impl PostgresStore {
     pub fn pool(&self) -> &PgPool {
         self.pool.pool()
     }
-}
-
-/// A pool of connections to a database that has answered.
-pub(super) async fn open(url: &str, connections: u32) -> Result<PgPool, StoreError> {
-    let options: PgConnectOptions = url.parse().map_err(database("reading the database's URL"))?;
-    // A pooler refuses settings at the start of a session that it does not know, and nothing here needs more digits.
-    // Slow statements are the server's to log: here their text would only hide what went wrong.
-    let options = options.application_name("pillarbox").extra_float_digits(None).disable_statement_logging();
-    let unreachable = |source: sqlx::Error| StoreError::Connect {
-        address: format!("{}:{}", options.get_host(), options.get_port()),
-        source: source.into(),
-    };
-    // A pool waits and tries again; who starts a program wants to know at once.
-    let first = PgConnection::connect_with(&options).await.map_err(unreachable)?;
-    first.close().await.map_err(database("closing a connection"))?;
-    let pool = PgPoolOptions::new()
-        .max_connections(connections)
-        .acquire_timeout(Duration::from_secs(10))
-        .test_before_acquire(false)
-        .before_acquire(|connection, meta| {
-            Box::pin(async move { Ok(meta.idle_for < RESTED || connection.ping().await.is_ok()) })
-        })
-        .connect_lazy_with(options);
-    Ok(pool)
 }
 
 /// Keeps what the database said, and adds what was being done.

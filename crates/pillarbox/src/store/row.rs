@@ -36,7 +36,7 @@ pub(crate) struct Written<'a> {
 
 impl<'a> Written<'a> {
     pub(crate) fn of(settlement: &'a Settlement) -> Self {
-        let verdict = &settlement.verdict;
+        let verdict = settlement.verdict();
         let (change, after, parked_on, error) = match &verdict.change {
             Change::Deliver => ("deliver", Duration::ZERO, None, ""),
             Change::Retry { after, error } => ("retry", *after, None, error.as_str()),
@@ -45,7 +45,7 @@ impl<'a> Written<'a> {
             Change::Release { after } => ("release", *after, None, ""),
         };
         Self {
-            ticket: settlement.ticket,
+            ticket: settlement.ticket(),
             change,
             attempts: verdict.attempts.cast_signed(),
             after: after.as_secs_f64(),
@@ -69,8 +69,8 @@ pub(crate) struct KeptAttempt<'a> {
 
 impl Settlement {
     pub(crate) fn attempts(&self) -> impl Iterator<Item = KeptAttempt<'_>> {
-        (1..).zip(&self.verdict.failures).map(|(position, attempt)| KeptAttempt {
-            event_id: self.ticket.id,
+        (1..).zip(&self.verdict().failures).map(|(position, attempt)| KeptAttempt {
+            event_id: self.ticket().id,
             destination: &attempt.destination,
             took_ms: i64::try_from(attempt.took.as_millis()).unwrap_or(i64::MAX),
             status_code: attempt.error.status.map(i32::from),

@@ -85,6 +85,10 @@ fn trace_id(traceparent: &str) -> Option<String> {
     is_one.then(|| id.to_owned())
 }
 
+fn attempt_of(moment: &Moment) -> Option<u32> {
+    if let What::Failed { number, .. } = moment.what { Some(number) } else { None }
+}
+
 fn timeline(detail: &EventDetail) -> Vec<Moment> {
     let event = &detail.event;
     let mut moments = vec![Moment { at: event.created_at, what: What::Committed }];
@@ -106,7 +110,8 @@ fn timeline(detail: &EventDetail) -> Vec<Moment> {
         moments.extend(delivery.delivered_at.map(|at| Moment { at, what }));
     }
     moments.extend(event.delivered_at.map(|at| Moment { at, what: What::Delivered }));
-    moments.sort_by_key(|moment| moment.at);
+    // Attempts of one round share a moment.
+    moments.sort_by_key(|moment| (moment.at, attempt_of(moment)));
     moments.extend(ending(detail));
     moments
 }
