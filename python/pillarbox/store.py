@@ -99,9 +99,9 @@ class Store:
         ids = list(ids)
         with transaction.atomic(using=self.alias):
             if not self.lite:
-                return {as_uuid(id): answer for id, answer in statements.run(self.connection, "retry", ids)}
+                return {as_uuid(id): answer for id, answer in statements.run(self.connection, "retry", ids, None)}
             names = json.dumps([str(id) for id in ids])
-            due = [row[0] for row in statements.run(self.connection, "retry", names)]
+            due = [row[0] for row in statements.run(self.connection, "retry", names, None)]
             statements.run(self.connection, "retry_deliveries", json.dumps(due))
         statuses = OutboxEvent.objects.using(self.alias).filter(pk__in=ids).values_list("id", "status")
         again = {as_uuid(id) for id in due}

@@ -13,6 +13,7 @@ use pillarbox::{Routes, StoreError};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+pub(super) use self::acting::given_up_because;
 use self::jobs::Jobs;
 use self::story::EventShown;
 pub(crate) use self::wanted::Wanted;

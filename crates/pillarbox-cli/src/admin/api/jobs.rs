@@ -15,8 +15,8 @@ use uuid::Uuid;
 use super::asked::{At, Body, Narrowed, maybe_object, object};
 use super::problem::{Undone, Unread};
 use crate::admin::access::{Operator, Viewer};
-use crate::admin::desk::Desk;
 use crate::admin::desk::jobs::{Action, Choice, GroupKey, How, Job};
+use crate::admin::desk::{Desk, given_up_because};
 use crate::admin::refusal::Refusal;
 
 type AtDesk = State<Arc<Desk>>;
@@ -208,6 +208,8 @@ pub(super) async fn start(
     Body(body): Body<JobAsked>,
 ) -> Result<Response, Refusal> {
     let choice = choice(body.filter, body.group)?;
+    // Also where it is not needed.
+    given_up_because(&body.reason, &who.name)?;
     let job = desk.start(action(body.action, body.reason), &choice, body.rate, &who.name).await?;
     let place = format!("{}/jobs/{}", super::BASE, job.id);
     Ok((StatusCode::ACCEPTED, [(LOCATION, place)], Json(JobView::from(job.as_ref()))).into_response())

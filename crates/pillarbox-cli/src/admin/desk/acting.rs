@@ -58,13 +58,13 @@ impl Desk {
 }
 
 /// What the events' error says from then on.
-pub(super) fn given_up_because(reason: &str, who: &str) -> Result<String, DeskError> {
-    let reason = reason.trim();
+pub(in crate::admin) fn given_up_because(reason: &str, who: &str) -> Result<String, DeskError> {
     if reason.chars().count() > LONGEST_REASON || reason.contains('\0') {
         return Err(DeskError::Refused(format!(
             "the reason must be text of at most {LONGEST_REASON} characters; shorten it"
         )));
     }
+    let reason = reason.trim();
     Ok(if reason.is_empty() { format!("marked failed by {who}") } else { format!("marked failed by {who}: {reason}") })
 }
 
