@@ -24,6 +24,7 @@ use self::address::PublicOnly;
 use self::answer::Answers;
 use self::failure::Failures;
 use self::request::Requests;
+pub use self::request::sends_event_header;
 pub use self::settings::{HttpError, HttpMode, HttpSettings};
 
 /// Idle connections are closed before the 60 seconds after which common load balancers drop them without a word.

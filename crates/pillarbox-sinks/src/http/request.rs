@@ -181,6 +181,12 @@ fn insert_event_headers(headers: &mut HeaderMap, event: &StoredEvent) {
     }
 }
 
+/// Whether a header of an event's own is sent: for those who show what a request looks like.
+#[must_use]
+pub fn sends_event_header(name: &str, text: &str) -> bool {
+    event_header(name, text).is_ok()
+}
+
 fn event_header(name: &str, text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     let name = HeaderName::try_from(name).map_err(|_| "its name is not one of an HTTP header")?;
     if FRAMING.contains(&name.as_str()) || CONFIGURED.contains(&name.as_str()) || is_own(&name) {

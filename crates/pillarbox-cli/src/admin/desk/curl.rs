@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use pillarbox::store::EventDetail;
+use pillarbox_sinks::http::sends_event_header;
 use serde_json::json;
 
 use crate::config::destination::DestinationSettings;
@@ -13,27 +14,6 @@ use crate::config::show::ShownRequest;
 const LONGEST_BODY: usize = 16 * 1024;
 /// As the sink for HTTP has it when nothing else is said.
 const CLOUD_EVENTS_SOURCE: &str = "/pillarbox";
-/// What only the destination or the client sets, so that an event's own header of such a name is not sent.
-const NOT_SENT: [&str; 18] = [
-    "accept-encoding",
-    "authorization",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "cookie",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "user-agent",
-];
 
 /// For one destination.
 #[derive(Debug, PartialEq, Eq)]
@@ -76,11 +56,9 @@ fn headers(detail: &EventDetail, request: &ShownRequest) -> Vec<String> {
     ];
     let configured = |name: &str| request.secret_headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
     for (name, value) in &detail.headers {
-        let lower = name.to_ascii_lowercase();
-        let own = lower.starts_with("webhook-") || lower.starts_with("pillarbox-");
-        if !own && !NOT_SENT.contains(&lower.as_str()) && !configured(name) {
-            // One with line breaks is not sent either.
-            headers.extend((!value.contains(char::is_control)).then(|| format!("{name}: {value}")));
+        // Control characters that could be sent are nothing for a terminal.
+        if sends_event_header(name, value) && !configured(name) && !value.contains(char::is_control) {
+            headers.push(format!("{name}: {value}"));
         }
     }
     headers
