@@ -1,7 +1,7 @@
 # The commands of everyday work; `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fmt lint demo torture measure bench bench-quick bench-celery servers servers-stop
+.PHONY: help setup test fmt lint demo torture simulate measure bench bench-quick bench-celery servers servers-stop
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,10 @@ demo: ## the program's own demonstration
 torture: ## kill relays and servers, and count what arrives: make torture ARGS="--help"
 	cargo build --release -p pillarbox-cli -p pillarbox-testkit
 	$${CARGO_TARGET_DIR:-target}/release/torture $(ARGS)
+
+simulate: ## real relays on simulated time, store and destinations: make simulate ARGS="--seed 7"
+	cargo build --release -p pillarbox-testkit --bin simulate
+	$${CARGO_TARGET_DIR:-target}/release/simulate $(ARGS)
 
 measure: ## once, death, outage: make measure ARGS=death
 	cargo build --release -p pillarbox-cli -p pillarbox-testkit

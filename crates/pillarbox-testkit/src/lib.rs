@@ -15,6 +15,7 @@ pub mod rabbitmq;
 pub mod receiver;
 pub mod redis;
 mod server;
+pub mod simulation;
 pub mod wait;
 
 pub use celery::{Celery, CeleryWorker};

@@ -4,6 +4,7 @@
 //! Five verbs, in the order of an event's path: emit, claim, route, send, settle.
 
 pub mod celery;
+mod clock;
 pub mod delivery;
 pub mod emit;
 pub mod error;

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
+use crate::clock;
 use crate::delivery::{Change, UNROUTED, Verdict};
 use crate::error::StoreError;
 use crate::observe::{Observer, Observers};
@@ -21,6 +22,7 @@ use crate::trace::Tracer;
 mod breaker;
 mod figures;
 mod flight;
+mod gauge;
 mod lane;
 mod lease;
 mod load;
@@ -40,9 +42,10 @@ pub mod wake;
 
 pub use breaker::BreakerSettings;
 pub use monitor::{Monitor, RelayStatus};
-pub use settings::{Destination, OnDelivered, RelayBuilder, RelaySettings, Unrouted};
+pub use settings::{Chance, Destination, OnDelivered, RelayBuilder, RelaySettings, Unrouted};
 
 use flight::Flight;
+use gauge::Gauge;
 use lane::Lane;
 use load::{Batch, Load, Permit, Weight, lock};
 use order::{Sequence, Turn};
@@ -71,6 +74,7 @@ struct Engine {
     lanes: BTreeMap<String, Arc<Lane>>,
     observers: Observers,
     tracer: Option<Arc<dyn Tracer>>,
+    chance: Chance,
     settler: Settler,
     /// Who waits for whom, if order is kept.
     sequence: Option<Sequence>,
@@ -78,7 +82,7 @@ struct Engine {
     /// Events that probe destinations that are down: no load that others wait for, until the relay stops.
     probes: Load,
     waker: Waker,
-    phase: watch::Sender<Phase>,
+    phase: Gauge<Phase>,
     /// A destination is back: its events can be unparked.
     recovered: Notify,
     /// Event types without a route that have been told of.
@@ -134,7 +138,7 @@ impl Relay {
         let engine = &self.engine;
         // A run that was dropped has left it otherwise; one that goes on says itself how far it is.
         if !engine.is_probing() {
-            engine.phase.send_replace(Phase::Running);
+            engine.phase.set(Phase::Running);
         }
         engine.start_settling();
         engine.sweep().await?;
@@ -171,6 +175,7 @@ impl Engine {
         lanes: BTreeMap<String, Arc<Lane>>,
         observers: Observers,
         tracer: Option<Arc<dyn Tracer>>,
+        chance: Chance,
     ) -> Self {
         Self {
             store,
@@ -179,12 +184,13 @@ impl Engine {
             lanes,
             observers,
             tracer,
+            chance,
             settler: Settler::new(),
             sequence: None,
             load: Load::new(),
             probes: Load::new(),
             waker: Waker::default(),
-            phase: watch::Sender::new(Phase::Running),
+            phase: Gauge::new(Phase::Running),
             recovered: Notify::new(),
             unrouted_types: Mutex::default(),
             probing: AtomicBool::new(false),
@@ -201,6 +207,11 @@ impl Engine {
         std::ptr::from_ref(self).addr()
     }
 
+    /// A number in `[0, 1)`, for jitter.
+    fn chance(&self) -> f64 {
+        (self.chance.0)()
+    }
+
     fn is_probing(&self) -> bool {
         self.probing.load(Ordering::Relaxed)
     }
@@ -215,10 +226,10 @@ impl Engine {
             whole: !self.is_probing(),
             claim_by: self.settings.claim_by,
         };
-        let began = Instant::now();
+        let began = clock::now();
         let mut claim = self.store.claim(ask).await?;
         if let Some(tracer) = self.tracer.as_ref().filter(|_| !claim.is_empty()) {
-            claim.set_trace(tracer.claimed(&claim, began.elapsed()));
+            claim.set_trace(tracer.claimed(&claim, clock::since(began)));
         }
         self.observers.tell("turned", Observer::turned);
         Ok(claim)
@@ -282,8 +293,7 @@ impl Engine {
 
     /// Until this phase has come.
     async fn phase_reached(&self, phase: Phase) {
-        // The sender lives in self, so the channel cannot be closed.
-        let _ = self.phase.subscribe().wait_for(|now| *now >= phase).await;
+        self.phase.wait_for(|now| now >= phase).await;
     }
 
     /// Rests, and answers whether the phase came first.

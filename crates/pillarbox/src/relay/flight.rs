@@ -88,7 +88,7 @@ impl Flight {
         if let Some(claimed) = claimed {
             let policy = &engine.settings.retry;
             let verdict = verdict.unwrap_or_else(|| {
-                judge(&self.before, self.kept, &answers, policy, self.event.max_attempts, rand::random::<f64>())
+                judge(&self.before, self.kept, &answers, policy, self.event.max_attempts, engine.chance())
             });
             let ended = turn.map(|turn| (turn, verdict.change.clone()));
             engine.settler.settle(Settling { settlement: claimed.settle(verdict), permit, sends });

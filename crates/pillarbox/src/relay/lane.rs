@@ -12,6 +12,7 @@ use super::load::lock;
 use super::rate::Rate;
 use super::tally::Tally;
 use super::{Engine, Phase};
+use crate::clock;
 use crate::delivery::Answer;
 use crate::sink::{SendError, Sink};
 use crate::store::Ticket;
@@ -58,7 +59,7 @@ impl State {
     /// Some were let back to find out whether the destination is there: they come first. Another relay may have taken
     /// them, so not for ever.
     fn awaits_an_answer(&self) -> bool {
-        self.breaker.is_ajar() && self.ramped_at.is_some_and(|at| at.elapsed() < ANSWER)
+        self.breaker.is_ajar() && self.ramped_at.is_some_and(|at| clock::since(at) < ANSWER)
     }
 }
 
@@ -197,7 +198,7 @@ impl Lane {
         let mut state = lock(&self.state);
         let state = &mut *state;
         // Without a probe of its own (in single passes) the next event is the probe, when it is time for one.
-        if !probing && state.breaker.probe_at().is_some_and(|at| at <= Instant::now()) {
+        if !probing && state.breaker.probe_at().is_some_and(|at| at <= clock::now()) {
             state.breaker.ajar();
             // What was let back before has been answered: that is why it is open.
             state.ramped_at = None;
@@ -211,14 +212,14 @@ impl Lane {
         if state.slow {
             // What it can send next: the rest would be parked again at once.
             state.answered_at_ramp = answered;
-            state.ramped_at = Some(Instant::now());
+            state.ramped_at = Some(clock::now());
             return Some(self.capacity().saturating_sub(state.queue.len()));
         }
         if state.queue.is_empty() && answered > state.answered_at_ramp {
             state.ramp = (state.ramp * 2).min(most.max(FIRST_RAMP));
         }
         state.answered_at_ramp = answered;
-        state.ramped_at = Some(Instant::now());
+        state.ramped_at = Some(clock::now());
         Some(state.ramp)
     }
 
@@ -241,10 +242,10 @@ impl Lane {
     async fn turn(&self, engine: &Engine) -> Option<Vec<Job>> {
         let Some(rate) = &self.rate else { return self.next() };
         let mut rate = rate.lock().await;
-        let now = Instant::now();
+        let now = clock::now();
         engine.rest_unless(Phase::Stopping, rate.ready_at(now).saturating_duration_since(now)).await;
         let batch = self.next()?;
-        rate.spend(batch.len(), Instant::now());
+        rate.spend(batch.len(), clock::now());
         Some(batch)
     }
 
@@ -267,7 +268,7 @@ impl Lane {
     /// The destination answered, whatever it said.
     pub(super) fn alive(&self, engine: &Engine, took: Duration) {
         self.answered.fetch_add(1, Ordering::Relaxed);
-        let now = Instant::now();
+        let now = clock::now();
         if lock(&self.state).breaker.alive(now.checked_sub(took).unwrap_or(now)) {
             tracing::info!(destination = self.name, "a destination is back");
             engine.recovered.notify_one();

@@ -1,10 +1,11 @@
 //! Leases: a send starts only if what is left of its lease is more than it may take, and long sends renew theirs.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::flight::Job;
 use super::order::Sequence;
 use super::{Engine, Phase};
+use crate::clock;
 use crate::delivery::Answer;
 use crate::sink::SendError;
 use crate::store::Ticket;
@@ -27,7 +28,7 @@ impl Engine {
     /// Renews the leases of a batch. What cannot be renewed is left to run out.
     pub(super) async fn renew(&self, batch: &[Job]) {
         let tickets: Vec<Ticket> = batch.iter().filter_map(Job::ticket).collect();
-        let until = Instant::now() + self.settings.lease;
+        let until = clock::now() + self.settings.lease;
         match self.store.renew(&tickets, self.settings.lease).await {
             Ok(renewed) => {
                 let ours = batch.iter().filter(|job| job.ticket().is_some_and(|ticket| renewed.contains(&ticket)));
@@ -49,7 +50,7 @@ impl Engine {
                 if waning.is_empty() {
                     continue;
                 }
-                let until = Instant::now() + lease;
+                let until = clock::now() + lease;
                 match self.store.renew(&waning, lease).await {
                     Ok(renewed) => lane.renewed(&renewed.into_iter().collect(), until),
                     Err(error) => tracing::warn!(%error, "leases could not be renewed"),
@@ -65,7 +66,7 @@ impl Engine {
         if waning.is_empty() {
             return;
         }
-        let until = Instant::now() + lease;
+        let until = clock::now() + lease;
         match self.store.renew(&waning, lease).await {
             Ok(renewed) => sequence.renewed(&renewed.into_iter().collect(), until),
             Err(error) => tracing::warn!(%error, "leases could not be renewed"),
@@ -89,9 +90,9 @@ impl Engine {
 
     /// Rests with a job in hand, renewing its lease. Answers whether the relay stops.
     pub(super) async fn rest_renewing(&self, job: &Job, pause: Duration) -> bool {
-        let end = Instant::now() + pause;
+        let end = clock::now() + pause;
         loop {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = end.saturating_duration_since(clock::now());
             let renewal = self.until_renewal(std::slice::from_ref(job));
             if self.rest_unless(Phase::Stopping, left.min(renewal)).await {
                 return true;

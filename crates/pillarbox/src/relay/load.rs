@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use tokio::sync::watch;
-
+use super::gauge::Gauge;
 use super::log::Named;
+use crate::clock;
 use crate::delivery::Change;
 use crate::observe::Observers;
 use crate::trace::SpanContext;
@@ -27,19 +27,19 @@ impl Weight {
 
 /// The sum of all permits that live.
 #[derive(Debug, Clone)]
-pub(super) struct Load(Arc<watch::Sender<Weight>>);
+pub(super) struct Load(Arc<Gauge<Weight>>);
 
 impl Load {
     pub(super) fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(Weight::default())))
+        Self(Arc::new(Gauge::new(Weight::default())))
     }
 
     pub(super) fn now(&self) -> Weight {
-        *self.0.borrow()
+        self.0.get()
     }
 
     pub(super) fn admit(&self, bytes: usize) -> Permit {
-        self.0.send_modify(|load| {
+        self.0.change(|load| {
             load.events += 1;
             load.bytes += bytes;
         });
@@ -50,7 +50,7 @@ impl Load {
     pub(super) fn admit_all(&self, bytes: impl Iterator<Item = usize>, batch: &Arc<Batch>) -> Vec<Permit> {
         let permit = |bytes| Permit { load: self.clone(), bytes, batch: Some(Arc::clone(batch)), counted: true };
         let permits: Vec<Permit> = bytes.map(permit).collect();
-        self.0.send_modify(|load| {
+        self.0.change(|load| {
             load.events += permits.len();
             load.bytes += permits.iter().map(|permit| permit.bytes).sum::<usize>();
         });
@@ -65,13 +65,12 @@ impl Load {
             less.events += 1;
             less.bytes += permit.bytes;
         }
-        self.0.send_modify(|load| load.take(less));
+        self.0.change(|load| load.take(less));
     }
 
     /// Until there is no more than this in flight.
     pub(super) async fn at_most(&self, most: Weight) {
-        // The sender lives in self, so the channel cannot be closed.
-        let _ = self.0.subscribe().wait_for(|load| load.events <= most.events && load.bytes <= most.bytes).await;
+        self.0.wait_for(|load| load.events <= most.events && load.bytes <= most.bytes).await;
     }
 }
 
@@ -103,7 +102,7 @@ impl Drop for Permit {
         // Before the load is less: who waits for that finds the batch finished.
         self.batch = None;
         if self.counted {
-            self.load.0.send_modify(|load| load.take(Weight { events: 1, bytes: self.bytes }));
+            self.load.0.change(|load| load.take(Weight { events: 1, bytes: self.bytes }));
         }
     }
 }
@@ -144,14 +143,14 @@ impl Outcome {
 
 impl Batch {
     pub(super) fn new(observers: &Observers, events: usize, span: Option<SpanContext>, name: Named) -> Arc<Self> {
-        let (observers, began, outcome) = (observers.clone(), Instant::now(), Outcome::default());
+        let (observers, began, outcome) = (observers.clone(), clock::now(), Outcome::default());
         Arc::new(Self { observers, events, began, span, name, outcome })
     }
 }
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        let took = self.began.elapsed();
+        let took = clock::since(self.began);
         let Outcome { delivered, retried, given_up, parked, released } = &mut self.outcome;
         tracing::info!(
             event = %self.name,

@@ -132,7 +132,7 @@ impl Engine {
 
     fn turn_ended(self: &Arc<Self>, aggregate: &Aggregate, change: Option<&Change>) {
         let Some(sequence) = &self.sequence else { return };
-        let stops = *self.phase.borrow() >= Phase::Stopping;
+        let stops = self.phase.get() >= Phase::Stopping;
         let outcome = if stops { Outcome::Broken } else { sequence.outcome(change) };
         let step = lock(&sequence.lines).ended(aggregate, outcome);
         self.follow(sequence, aggregate, step);
@@ -162,7 +162,9 @@ impl Engine {
     /// Gives back all that wait behind others: the relay stops, or others need the room. Answers how many.
     pub(super) fn give_back_followers(&self) -> usize {
         let Some(sequence) = &self.sequence else { return 0 };
-        let waiting = lock(&sequence.lines).take_all();
+        let mut waiting = lock(&sequence.lines).take_all();
+        // A map has no order of its own.
+        waiting.sort_by_key(|waiting| waiting.claimed.event().seq);
         let count = waiting.len();
         self.give_back_waiting(waiting);
         count

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::flight::Job;
 use super::lane::Lane;
 use super::load::lock;
 use super::{Engine, Phase};
+use crate::clock;
 use crate::delivery::Answer;
 use crate::sink::{SendError, SendErrorKind};
 
@@ -29,7 +30,7 @@ pub(super) async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job, openin
         };
         let parked = Answer::Parked { error: last_error, tried: None };
         let Some(probe_at) = probe_at else { return job.answer(&engine, parked) };
-        if engine.rest_renewing(&job, probe_at.saturating_duration_since(Instant::now())).await {
+        if engine.rest_renewing(&job, probe_at.saturating_duration_since(clock::now())).await {
             // The relay may run again, and then nobody would probe: the next event decides.
             lock(&lane.state).breaker.ajar();
             return job.answer(&engine, parked);
@@ -44,18 +45,18 @@ pub(super) async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job, openin
             lock(&lane.state).breaker.ajar();
             return job.answer(&engine, Answer::Paused);
         }
-        let started = Instant::now();
+        let started = clock::now();
         let answer = lane.send(&engine, std::slice::from_mut(&mut job)).await.and_then(|mut answers| answers.pop());
         match answer {
             Some(Err(error)) if error.kind == SendErrorKind::Unavailable => {
                 lane.tally.failed(&error);
                 lane.log_still_down(&engine, &job, &error);
                 if lane.still_down(&error) {
-                    let answer = lane.second_opinion(&engine, opening, error, started.elapsed()).await;
+                    let answer = lane.second_opinion(&engine, opening, error, clock::since(started)).await;
                     return job.answer(&engine, answer);
                 }
             }
-            Some(answer) => return lane.answered(&engine, job, answer, started.elapsed()),
+            Some(answer) => return lane.answered(&engine, job, answer, clock::since(started)),
             None => {
                 lock(&lane.state).breaker.ajar();
                 return job.answer(&engine, Answer::Released);
@@ -68,7 +69,7 @@ pub(super) async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job, openin
 /// longest is let back, and is the probe.
 pub(super) async fn probe_with_the_next(engine: Arc<Engine>, lane: Arc<Lane>, opening: u64) {
     let probe_at = lock(&lane.state).breaker.probe_at();
-    let pause = probe_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
+    let pause = probe_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(clock::now()));
     engine.rest_unless(Phase::Stopping, pause).await;
     let is_ours = {
         let state = lock(&lane.state);
@@ -83,7 +84,7 @@ impl Lane {
     /// A probe failed. Answers whether it is time to probe with another event.
     fn still_down(&self, error: &SendError) -> bool {
         let mut state = lock(&self.state);
-        state.breaker.still_down(Instant::now(), error.after);
+        state.breaker.still_down(clock::now(), error.after);
         state.last_error = Some(error.clone());
         state.breaker.wants_another()
     }
@@ -92,9 +93,9 @@ impl Lane {
     async fn second_opinion(&self, engine: &Engine, opening: u64, error: SendError, took: Duration) -> Answer {
         let answered = self.answered.load(Ordering::Relaxed);
         // Half of the lease at least is left after a send.
-        let end = Instant::now() + SECOND_OPINION.min(engine.settings.lease / 4);
+        let end = clock::now() + SECOND_OPINION.min(engine.settings.lease / 4);
         self.let_others_probe(engine, OTHERS);
-        while Instant::now() < end && !engine.rest_unless(Phase::Stopping, SECOND_OPINION / 500).await {
+        while clock::now() < end && !engine.rest_unless(Phase::Stopping, SECOND_OPINION / 500).await {
             if self.answered.load(Ordering::Relaxed) > answered {
                 // It was the event that failed, not the destination.
                 return Answer::Failed { error: SendError { kind: SendErrorKind::Retry, ..error }, took };

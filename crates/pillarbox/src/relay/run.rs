@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::task::{AbortHandle, JoinHandle};
 use uuid::Uuid;
@@ -12,6 +12,7 @@ use super::settler::Settling;
 use super::upkeep::Pulse;
 use super::wake::Pace;
 use super::{Engine, Phase, Relay};
+use crate::clock;
 use crate::delivery::{Change, Verdict};
 use crate::error::StoreError;
 use crate::store::{Claim, WakeUp};
@@ -37,7 +38,7 @@ impl Relay {
         let engine = &self.engine;
         engine.store.check().await?;
         engine.heed_pauses().await?;
-        engine.phase.send_replace(Phase::Running);
+        engine.phase.set(Phase::Running);
         engine.probing.store(true, Ordering::Relaxed);
         engine.waker.employ();
         engine.start_settling();
@@ -55,7 +56,7 @@ impl Relay {
         let unfinished = Unfinished { engine, cycle: cycle.abort_handle() };
         let told_to_stop = async {
             shutdown.await;
-            engine.phase.send_replace(Phase::Stopping);
+            engine.phase.set(Phase::Stopping);
         };
         let cycled = async {
             if let Err(error) = cycle.await
@@ -70,7 +71,7 @@ impl Relay {
         engine.end(upkeep, &pulse).await;
         drop(unfinished);
         // It may run again, or do single passes.
-        engine.phase.send_replace(Phase::Running);
+        engine.phase.set(Phase::Running);
         Ok(())
     }
 }
@@ -84,7 +85,7 @@ struct Unfinished<'a> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         let engine = self.engine;
-        engine.phase.send_replace(Phase::Aborting);
+        engine.phase.set(Phase::Aborting);
         self.cycle.abort();
         engine.give_back_followers();
         engine.lanes.values().for_each(|lane| lane.release(engine));
@@ -131,14 +132,14 @@ impl Engine {
             };
             backoff = FIRST_BACKOFF;
             let empty = claim.is_empty();
-            if let Some(idle) = pace.claimed(empty, Instant::now()) {
+            if let Some(idle) = pace.claimed(empty, clock::now()) {
                 pulse.set_idle(idle);
                 self.beat(pulse).await;
                 pace.told(idle);
             }
             if empty {
                 self.rest(self.until_due(pace.rest()).await).await;
-            } else if *self.phase.borrow() < Phase::Aborting {
+            } else if self.phase.get() < Phase::Aborting {
                 self.dispatch_claim(claim).await;
                 self.take_back_if_dropped();
             }
@@ -147,7 +148,7 @@ impl Engine {
 
     /// Whoever dropped the run has emptied the queues, perhaps before what was dispatched just now came to them.
     fn take_back_if_dropped(&self) {
-        if *self.phase.borrow() >= Phase::Aborting {
+        if self.phase.get() >= Phase::Aborting {
             self.give_back_followers();
             self.lanes.values().for_each(|lane| lane.release(self));
         }
@@ -164,7 +165,7 @@ impl Engine {
             self.becomes_quiet(self.settings.lease).await;
         } else {
             tracing::info!("an event that must be sent alone is put off: something else takes long");
-            let stops = *self.phase.borrow() >= Phase::Stopping;
+            let stops = self.phase.get() >= Phase::Stopping;
             self.give_back(claim, if stops { Duration::ZERO } else { SOLITUDE });
         }
     }
@@ -172,6 +173,7 @@ impl Engine {
     /// Whether nothing is in flight before the time is up or the relay stops.
     async fn becomes_quiet(&self, patience: Duration) -> bool {
         tokio::select! {
+            biased;
             () = self.load.at_most(Weight::default()) => true,
             _ = self.rest_unless(Phase::Stopping, patience) => false,
         }
@@ -196,7 +198,7 @@ impl Engine {
                 self.load.at_most(most).await;
             };
             tokio::select! {
-                biased;
+               biased;
                 () = self.phase_reached(Phase::Stopping) => return false,
                 () = ready => return true,
                 () = tokio::time::sleep(PATIENCE) => self.make_room(),
@@ -242,6 +244,7 @@ impl Engine {
 
     async fn rest(&self, pause: Duration) {
         tokio::select! {
+            biased;
             () = self.waker.woken() => {}
             _ = self.rest_unless(Phase::Stopping, pause) => {}
         }
@@ -258,7 +261,7 @@ impl Engine {
         if tokio::time::timeout(self.settings.shutdown_timeout, self.all_settled()).await.is_err() {
             let (event, in_flight) = (self.named("relay_shutdown_deadline_exceeded"), self.load.now().events);
             tracing::warn!(%event, in_flight, "stopping: giving back what is still under way");
-            self.phase.send_replace(Phase::Aborting);
+            self.phase.set(Phase::Aborting);
             self.lanes.values().for_each(|lane| lane.release(self));
             // A database that does not answer must not keep the relay from ending.
             let _ = tokio::time::timeout(LONGEST_BACKOFF, self.all_settled()).await;
@@ -288,7 +291,7 @@ impl Engine {
             tokio::time::sleep(self.settings.shutdown_timeout.clamp(LEAST_PATIENCE, LONGEST_BACKOFF)).await;
         };
         tokio::select! {
-            biased;
+           biased;
             answer = answer => Some(answer),
             () = silent => None,
         }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 
@@ -14,6 +14,7 @@ use super::flight::Job;
 use super::lane::{FIRST_RAMP, Lane};
 use super::load::lock;
 use super::{Engine, Phase, probe};
+use crate::clock;
 use crate::delivery::Answer;
 use crate::observe::panic_message;
 use crate::sink::{Message, SendError, SendErrorKind};
@@ -21,12 +22,12 @@ use crate::trace::SendSpan;
 
 impl Lane {
     pub(super) async fn send_batch(self: &Arc<Self>, engine: &Arc<Engine>, mut batch: Vec<Job>) {
-        let started = Instant::now();
+        let started = clock::now();
         let Some(answers) = self.send(engine, &mut batch).await else {
             batch.into_iter().for_each(|job| job.answer(engine, Answer::Released));
             return;
         };
-        let took = started.elapsed();
+        let took = clock::since(started);
         batch.into_iter().zip(answers).for_each(|(job, answer)| self.answered(engine, job, answer, took));
     }
 
@@ -65,7 +66,7 @@ impl Lane {
         }
         let (met, waiting) = {
             let mut state = lock(&self.state);
-            let met = state.breaker.outage(Instant::now(), error.after);
+            let met = state.breaker.outage(clock::now(), error.after);
             state.last_error = Some(error.clone());
             let waiting = if met == Met::Opened { std::mem::take(&mut state.queue) } else { VecDeque::new() };
             if met == Met::Opened {

@@ -160,6 +160,23 @@ impl Destination {
     }
 }
 
+/// Where a relay takes random numbers from.
+#[derive(Clone)]
+pub struct Chance(pub(super) Arc<dyn Fn() -> f64 + Send + Sync>);
+
+impl Chance {
+    /// The function returns numbers in `[0, 1)`.
+    pub fn new(next: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(next))
+    }
+}
+
+impl Default for Chance {
+    fn default() -> Self {
+        Self::new(rand::random::<f64>)
+    }
+}
+
 /// Builds a [`Relay`].
 #[must_use]
 pub struct RelayBuilder {
@@ -169,6 +186,7 @@ pub struct RelayBuilder {
     routes: Routes,
     observers: Observers,
     tracer: Option<Arc<dyn Tracer>>,
+    chance: Chance,
 }
 
 impl RelayBuilder {
@@ -180,6 +198,7 @@ impl RelayBuilder {
             routes: Routes::default(),
             observers: Observers::default(),
             tracer: None,
+            chance: Chance::default(),
         }
     }
 
@@ -227,7 +246,13 @@ impl RelayBuilder {
         self
     }
 
-    /// Checks everything and answers the relay.
+    /// Where jitter comes from. A simulation gives its own, so that a run can be repeated.
+    pub fn chance(mut self, chance: Chance) -> Self {
+        self.chance = chance;
+        self
+    }
+
+    /// Checks everything and returns the relay.
     ///
     /// # Errors
     /// Says what does not fit together and what to do.
@@ -255,7 +280,15 @@ impl RelayBuilder {
             }
         }
         check_routes(&self.routes, &lanes)?;
-        Ok(Relay::new(Engine::new(self.store, self.settings, self.routes, lanes, self.observers, self.tracer)))
+        Ok(Relay::new(Engine::new(
+            self.store,
+            self.settings,
+            self.routes,
+            lanes,
+            self.observers,
+            self.tracer,
+            self.chance,
+        )))
     }
 }
 

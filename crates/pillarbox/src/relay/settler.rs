@@ -5,13 +5,15 @@ use std::collections::HashSet;
 use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use uuid::Uuid;
 
+use super::gauge::Gauge;
 use super::load::{Permit, lock};
 use super::settings::OnDelivered;
 use super::together::{Added, Together};
 use super::{Engine, Phase};
+use crate::clock;
 use crate::delivery::{Change, Verdict};
 use crate::event::StoredEvent;
 use crate::store::{Claim, Settlement, Ticket};
@@ -48,7 +50,7 @@ pub(super) struct Settler {
     /// Until the task that empties it is started.
     waiting: Mutex<Option<mpsc::UnboundedReceiver<News>>>,
     /// How many batches could not be settled when it was last tried.
-    failing: watch::Sender<usize>,
+    failing: Gauge<usize>,
 }
 
 /// At most so many in one statement.
@@ -61,7 +63,7 @@ const ONE_BY_ONE: Duration = Duration::from_millis(400);
 impl Settler {
     pub(super) fn new() -> Self {
         let (queue, waiting) = mpsc::unbounded_channel();
-        Self { queue, waiting: Mutex::new(Some(waiting)), failing: watch::Sender::new(0) }
+        Self { queue, waiting: Mutex::new(Some(waiting)), failing: Gauge::new(0) }
     }
 
     pub(super) fn settle(&self, settling: Settling) {
@@ -73,31 +75,31 @@ impl Settler {
     pub(super) fn expect(&self, claim: &Claim) {
         if let (Some(patience), Some(first)) = (claim.together(), claim.iter().next()) {
             let token = first.ticket().token;
-            let _ = self.queue.send(News::Claimed { token, events: claim.len(), until: Instant::now() + patience });
+            let _ = self.queue.send(News::Claimed { token, events: claim.len(), until: clock::now() + patience });
         }
     }
 
     /// Whether no batch is failing.
     pub(super) fn is_working(&self) -> bool {
-        *self.failing.borrow() == 0
+        self.failing.get() == 0
     }
 
     /// Until settling works.
     pub(super) async fn working(&self) {
-        let _ = self.failing.subscribe().wait_for(|failing| *failing == 0).await;
+        self.failing.wait_for(|failing| failing == 0).await;
     }
 }
 
 /// A batch that cannot be settled, until it is or is given up.
 struct Failing<'a> {
-    failing: &'a watch::Sender<usize>,
+    failing: &'a Gauge<usize>,
     counted: bool,
 }
 
 impl Failing<'_> {
     fn now(&mut self) {
         if !std::mem::replace(&mut self.counted, true) {
-            self.failing.send_modify(|failing| *failing += 1);
+            self.failing.change(|failing| *failing += 1);
         }
     }
 }
@@ -105,7 +107,7 @@ impl Failing<'_> {
 impl Drop for Failing<'_> {
     fn drop(&mut self) {
         if self.counted {
-            self.failing.send_modify(|failing| *failing -= 1);
+            self.failing.change(|failing| *failing -= 1);
         }
     }
 }
@@ -123,6 +125,7 @@ async fn keep_settling(engine: Weak<Engine>, mut waiting: mpsc::UnboundedReceive
             }
         };
         tokio::select! {
+            biased;
             heard = waiting.recv_many(&mut news, BATCH) => if heard == 0 { return },
             () = overdue => {}
         }
@@ -141,7 +144,7 @@ async fn keep_settling(engine: Weak<Engine>, mut waiting: mpsc::UnboundedReceive
                 },
             }
         }
-        while let Some(known) = together.overdue(Instant::now()) {
+        while let Some(known) = together.overdue(clock::now()) {
             engine.settle_batch(known).await;
         }
         engine.settle_batch(std::mem::take(&mut alone)).await;
@@ -197,13 +200,13 @@ impl Engine {
         if batch.is_empty() {
             return;
         }
-        let began = Instant::now();
+        let began = clock::now();
         let followed = self.tracer.as_deref().map(|tracer| Followed::new(tracer, &batch));
         let (settlements, permits): (Vec<Settlement>, Vec<Option<Permit>>) =
             batch.into_iter().map(|settling| (settling.settlement, settling.permit)).unzip();
         let lost = self.keep_trying(&settlements).await;
         if let Some(followed) = followed {
-            followed.settled(&settlements, lost.as_ref().map(Vec::len), began.elapsed());
+            followed.settled(&settlements, lost.as_ref().map(Vec::len), clock::since(began));
         }
         let Some(lost) = lost else { return };
         if !lost.is_empty() {
@@ -230,10 +233,10 @@ impl Engine {
     async fn keep_trying(&self, settlements: &[Settlement]) -> Option<Vec<Ticket>> {
         let mut pause = PAUSE;
         let mut failing = Failing { failing: &self.settler.failing, counted: false };
-        let began = Instant::now();
+        let began = clock::now();
         loop {
             // Then the leases have run out, and a settle would change nothing.
-            if began.elapsed() > self.settings.lease {
+            if clock::since(began) > self.settings.lease {
                 return Some(settlements.iter().map(Settlement::ticket).collect());
             }
             let error = match self.store.settle(settlements, self.deletes()).await {

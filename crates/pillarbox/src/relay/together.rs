@@ -49,7 +49,9 @@ impl<T> Together<T> {
 
     /// What is known of a claim that has waited long enough.
     pub(super) fn overdue(&mut self, now: Instant) -> Option<Vec<T>> {
-        let token = *self.claims.iter().find(|(_, waiting)| waiting.until <= now)?.0;
+        let late = self.claims.iter().filter(|(_, waiting)| waiting.until <= now);
+        // The one that waits longest; a map has no order of its own.
+        let token = *late.min_by_key(|(token, waiting)| (waiting.until, **token))?.0;
         self.claims.remove(&token).map(|waiting| waiting.known)
     }
 }

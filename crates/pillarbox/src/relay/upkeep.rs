@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::figures::Figures;
 use super::load::lock;
 use super::{Engine, Phase};
+use crate::clock;
 use crate::delivery::{Change, UNROUTED, Verdict};
 use crate::error::StoreError;
 use crate::store::{Heartbeat, Swept};
@@ -88,6 +89,7 @@ impl Engine {
                 }
             };
             tokio::select! {
+                biased;
                 stops = self.rest_unless(Phase::Stopping, pause) => if stops { return },
                 () = self.recovered.notified() => {}
             }
@@ -100,7 +102,7 @@ impl Engine {
         let parked_on = self.store.parked_on().await?;
         if self.reroutes_now() {
             self.unpark_rerouted(&parked_on).await?;
-            *lock(&self.rerouted_at) = Some(Instant::now());
+            *lock(&self.rerouted_at) = Some(clock::now());
         }
         let mut more = false;
         for name in &parked_on {
@@ -148,7 +150,7 @@ impl Engine {
 
     /// Whether to look for parked events that have a route now: in every single pass, now and then in a relay that runs.
     fn reroutes_now(&self) -> bool {
-        !self.is_probing() || lock(&self.rerouted_at).is_none_or(|at| at.elapsed() > REROUTE)
+        !self.is_probing() || lock(&self.rerouted_at).is_none_or(|at| clock::since(at) > REROUTE)
     }
 
     /// Unpark: what had no route and has one now. Our routes do not change, but a relay with others, of the release before
@@ -173,7 +175,7 @@ impl Engine {
     async fn keep_cleaning(&self) {
         let Some(every) = self.settings.cleanup_every else { return };
         loop {
-            let began = Instant::now();
+            let began = clock::now();
             let mut deleted = 0;
             loop {
                 match self.store.cleanup(&self.settings.retention).await {
@@ -193,7 +195,7 @@ impl Engine {
                 }
             }
             if deleted > 0 {
-                tracing::info!(event = %self.named("dead_letter_purged"), deleted, took = ?began.elapsed(), "old events were deleted");
+                tracing::info!(event = %self.named("dead_letter_purged"), deleted, took = ?clock::since(began), "old events were deleted");
             }
             if self.rest_unless(Phase::Stopping, every).await {
                 return;

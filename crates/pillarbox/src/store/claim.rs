@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::LOSSES_BEFORE_ALONE;
+use crate::clock;
 use crate::delivery::{Change, Delivery, Verdict};
 use crate::event::StoredEvent;
 use crate::trace::SpanContext;
@@ -146,7 +147,7 @@ impl Claimed {
     /// How much of its lease is left.
     #[must_use]
     pub fn left(&self) -> Duration {
-        self.until.saturating_duration_since(Instant::now())
+        self.until.saturating_duration_since(clock::now())
     }
 
     /// Its lease was renewed until then.

@@ -1,0 +1,112 @@
+//! The simulated destinations: they answer late or not at all, refuse, and lose answers, as the plan says. Each arrival is
+//! checked at once against what relays promise.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pillarbox::{Message, SendError, Sink};
+
+use super::checks;
+use super::plan::{Mishap, Mode};
+use super::world::{Process, World, lock};
+
+/// One process's way to one place.
+pub struct SimulatedSink {
+    world: Arc<World>,
+    process: Process,
+    place: usize,
+}
+
+impl SimulatedSink {
+    /// From this process to this place.
+    pub fn new(world: &Arc<World>, process: Process, place: usize) -> Self {
+        Self { world: Arc::clone(world), process, place }
+    }
+
+    /// The dead send nothing and hear nothing.
+    async fn unless_dead(&self) {
+        if !self.world.lives(self.process) {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn is_cut_off(&self) -> bool {
+        let (slot, now) = (self.world.slot(self.process), self.world.elapsed());
+        self.world.plan.mishaps.iter().any(|(from, mishap)| match mishap {
+            Mishap::Cut(relay, place, time) => {
+                (*relay, *place) == (slot, self.place) && (*from..*from + *time).contains(&now)
+            }
+            _ => false,
+        })
+    }
+
+    async fn send_one(&self, message: &Message) -> Result<(), SendError> {
+        self.unless_dead().await;
+        let world = &self.world;
+        lock(&world.journal).sends += 1;
+        checks::send_begins(world, self.process, self.place, message);
+        tokio::time::sleep(world.millis(0, 2)).await;
+        self.unless_dead().await;
+        if self.is_cut_off() {
+            std::future::pending::<()>().await;
+        }
+        let answer = self.arrive(message).await;
+        self.unless_dead().await;
+        if answer.is_ok() {
+            let at = world.elapsed();
+            lock(&world.journal).confirmed.entry((message.id, self.place)).or_insert(at);
+        }
+        answer
+    }
+
+    async fn arrive(&self, message: &Message) -> Result<(), SendError> {
+        let world = &self.world;
+        let (_, mode) = world.plan.places[self.place].mode(world.elapsed());
+        match mode {
+            Mode::Healthy(most) => self.receive_after(world.millis(1, most), message).await,
+            Mode::Slow(least, most) => self.receive_after(world.millis(least, most), message).await,
+            Mode::Refusing => Err(SendError::unavailable("connection refused")),
+            Mode::Hanging => std::future::pending().await,
+            Mode::Mute => {
+                self.receive(message).await;
+                std::future::pending().await
+            }
+            Mode::Failing(share) => {
+                tokio::time::sleep(world.millis(1, 20)).await;
+                if world.chance() >= share {
+                    self.receive(message).await;
+                    return Ok(());
+                }
+                Err(SendError::retry("500"))
+            }
+            Mode::Throttling(pause) => Err(SendError::unavailable("429").after(Some(Duration::from_millis(pause)))),
+        }
+    }
+
+    async fn receive_after(&self, time: Duration, message: &Message) -> Result<(), SendError> {
+        tokio::time::sleep(time).await;
+        self.receive(message).await;
+        Ok(())
+    }
+
+    async fn receive(&self, message: &Message) {
+        let kills = lock(&self.world.journal).known.get(&message.id).is_some_and(|known| known.emit.kills);
+        if kills && self.world.lives(self.process) {
+            self.world.kill(self.process);
+            std::future::pending::<()>().await;
+        }
+        checks::received(&self.world, self.process, self.place, message);
+    }
+}
+
+#[async_trait]
+impl Sink for SimulatedSink {
+    async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
+        let mut answers = Vec::with_capacity(batch.len());
+        for message in batch {
+            answers.push(self.send_one(message).await);
+        }
+        answers
+    }
+}

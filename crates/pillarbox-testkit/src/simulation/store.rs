@@ -1,0 +1,213 @@
+//! The simulated store of one process: the table behind a network and a server that are late, refuse, hang, and lose
+//! answers. A dead process gets no answers at all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pillarbox::store::{
+    Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, Retention, Settlement, Swept, Ticket,
+    WakeUp,
+};
+use pillarbox::{Store, StoreError, Waker};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::plan::Mishap;
+use super::table::{Moment, Table};
+use super::world::{Process, World, lock};
+
+/// After this long the store gives a silent statement up, as the real ones do.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// What one process has of the database.
+pub struct SimulatedStore {
+    world: Arc<World>,
+    process: Process,
+    give_back: mpsc::UnboundedSender<Ticket>,
+}
+
+impl SimulatedStore {
+    /// A connection of this process.
+    pub fn connect(world: &Arc<World>, process: Process) -> Arc<Self> {
+        let (give_back, mut dropped) = mpsc::unbounded_channel();
+        let store = Arc::new(Self { world: Arc::clone(world), process, give_back });
+        let world = Arc::clone(world);
+        tokio::spawn(async move {
+            while let Some(ticket) = dropped.recv().await {
+                tokio::time::sleep(world.millis(0, world.plan.statement)).await;
+                if world.lives(process) {
+                    let now = world.now();
+                    lock(&world.table).release(ticket, now);
+                }
+            }
+        });
+        store
+    }
+
+    /// Runs a statement: late, and perhaps in vain.
+    async fn run<T>(&self, doing: &'static str, apply: impl FnOnce(&mut Table, Moment) -> T) -> Result<T, StoreError> {
+        let world = &self.world;
+        lock(&world.journal).statements += 1;
+        tokio::time::sleep(world.millis(0, world.plan.statement)).await;
+        self.unless_dead().await;
+        if let Some(error) = self.mishap(doing).await {
+            return Err(error);
+        }
+        let answer = {
+            let now = world.now();
+            apply(&mut lock(&world.table), now)
+        };
+        let lost = world.elapsed() < world.plan.heals_at && world.chance() < world.plan.losses;
+        tokio::time::sleep(world.millis(0, world.plan.statement)).await;
+        self.unless_dead().await;
+        if lost {
+            world.log(format!("process {}: the answer is lost: {doing}", self.process));
+            return Err(failed(doing, "the connection was closed"));
+        }
+        Ok(answer)
+    }
+
+    /// The dead wait for ever.
+    async fn unless_dead(&self) {
+        if !self.world.lives(self.process) {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn mishap(&self, doing: &'static str) -> Option<StoreError> {
+        let now = self.world.elapsed();
+        for (from, mishap) in &self.world.plan.mishaps {
+            let (time, hangs) = match mishap {
+                Mishap::Refuse(time) => (*time, false),
+                Mishap::RefuseSettles(time) if doing == "settling" => (*time, false),
+                Mishap::Silence(time) => (*time, true),
+                _ => continue,
+            };
+            if (*from..*from + time).contains(&now) {
+                if hangs {
+                    tokio::time::sleep(DEADLINE).await;
+                    self.unless_dead().await;
+                    return Some(failed(doing, "no answer in time"));
+                }
+                return Some(failed(doing, "the database refuses"));
+            }
+        }
+        None
+    }
+}
+
+fn failed(doing: &'static str, what: &str) -> StoreError {
+    StoreError::Database { doing, source: what.into() }
+}
+
+#[async_trait]
+impl Store for SimulatedStore {
+    async fn check(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn can_order(&self) -> bool {
+        true
+    }
+
+    async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
+        let token = self.world.id();
+        let until = tokio::time::Instant::now().into_std() + ask.lease;
+        let (world, process) = (&self.world, self.process);
+        let mut heard = Vec::new();
+        let claimed = self
+            .run("claiming", |table, now| {
+                let events = table.claim(ask, token, now);
+                let mut journal = lock(&world.journal);
+                journal.holders.insert(token, process);
+                heard.extend(events.iter().map(|(event, _)| event.id));
+                for (event, _) in events.iter().filter(|(event, _)| event.claims >= LOSSES_BEFORE_ALONE) {
+                    if let Some(known) = journal.known.get_mut(&event.id) {
+                        known.suspect = true;
+                    }
+                }
+                events
+            })
+            .await;
+        if claimed.is_err() {
+            // Nobody knows of these leases: they run out.
+            let free_at = world.elapsed() + ask.lease;
+            let mut journal = lock(&world.journal);
+            for id in &heard {
+                if let Some(known) = journal.known.get_mut(id) {
+                    known.free_at = free_at;
+                }
+            }
+        }
+        let events = claimed?;
+        if !events.is_empty() {
+            world.log(format!("process {process} claims {}", events.len()));
+        }
+        let claimed = |(event, deliveries)| Claimed::new(event, deliveries, token, until, self.give_back.clone());
+        Ok(Claim::new(events.into_iter().map(claimed).collect()))
+    }
+
+    async fn settle(&self, settlements: &[Settlement], delete: bool) -> Result<Vec<Ticket>, StoreError> {
+        self.run("settling", |table, now| {
+            let lost = settlements.iter().filter(|one| !table.settle(one.ticket(), one.verdict(), delete, now));
+            lost.map(Settlement::ticket).collect()
+        })
+        .await
+    }
+
+    async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError> {
+        self.run("renewing", |table, now| {
+            tickets.iter().filter(|ticket| table.renew(**ticket, lease, now)).copied().collect()
+        })
+        .await
+    }
+
+    async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
+        let error = "given up: its relays died";
+        let events = self.run("sweeping", |table, now| table.sweep(error, now)).await?;
+        Ok(events.into_iter().map(|event| Swept { event, error: error.to_owned() }).collect())
+    }
+
+    async fn parked_on(&self) -> Result<Vec<String>, StoreError> {
+        self.run("looking for parked events", |table, _| table.parked_on().into_iter().collect()).await
+    }
+
+    async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError> {
+        self.run("looking for parked events", |table, _| table.parked_kinds(on)).await
+    }
+
+    async fn unpark(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError> {
+        self.run("unparking", |table, now| table.unpark(on, kind, None, limit, now)).await
+    }
+
+    async fn unpark_shared(&self, on: &str, with: &str, limit: usize) -> Result<u64, StoreError> {
+        self.run("unparking", |table, now| table.unpark(on, None, Some(with), limit, now)).await
+    }
+
+    async fn cleanup(&self, _: &Retention) -> Result<Cleaned, StoreError> {
+        Ok(Cleaned::default())
+    }
+
+    async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
+        self.run("looking for the next due event", |table, now| table.next_due(now)).await
+    }
+
+    async fn remaining(&self) -> Result<u64, StoreError> {
+        self.run("counting", |table, now| table.remaining(now)).await
+    }
+
+    async fn heartbeat(&self, _: &Heartbeat) -> Result<(), StoreError> {
+        self.run("beating", |_, _| ()).await
+    }
+
+    async fn farewell(&self, _: Uuid) -> Result<(), StoreError> {
+        self.run("saying farewell", |_, _| ()).await
+    }
+
+    async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
+        self.run("listening", |_, _| ()).await?;
+        self.world.listen(self.process, waker);
+        Ok(WakeUp::Tested)
+    }
+}
