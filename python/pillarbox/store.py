@@ -19,7 +19,7 @@ from pillarbox.models import OutboxEvent
 
 # As the core has them.
 LOSSES_BEFORE_ALONE = 2
-LOSSES_BEFORE_FAILED = 5
+LOSSES_BEFORE_FAILED = 7
 ATTEMPTS_KEPT = 20
 _GIVEN_UP = (
     f"given up: {LOSSES_BEFORE_FAILED} relays died or hung while they had this event, the last ones while they had "

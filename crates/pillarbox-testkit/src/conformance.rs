@@ -64,7 +64,9 @@ macro_rules! store_suite {
                 an_expired_lease_is_claimed_again_and_counts_as_a_loss,
                 a_live_lease_is_not_claimed,
                 a_suspect_is_claimed_alone,
-                a_suspect_in_the_line_ends_the_batch_before_it,
+                suspects_are_claimed_apart_from_others,
+                a_suspect_holds_up_nobody_in_the_line,
+                a_lone_loss_counts_only_when_its_relay_has_said_so,
                 settling_forgets_the_losses,
                 the_killer_ends_failed_and_its_neighbours_never,
                 giving_up_says_why;
@@ -87,6 +89,7 @@ macro_rules! store_suite {
                 a_partial_success_keeps_what_is_open,
                 every_destination_is_due_when_its_event_is,
                 a_destination_waits_for_its_own_time,
+                a_destination_is_unparked_whatever_the_others_wait_for,
                 the_operators_retry_opens_only_what_was_not_delivered,
                 all_delivered_ends_the_event,
                 a_fan_out_that_succeeds_at_once_writes_no_rows;

@@ -128,7 +128,7 @@ async fn check_quiet(world: &World) {
         (journal.sends - before.0, journal.statements - before.1)
     };
     // Each relay asks a few things each second.
-    let most = 10 * idle.as_secs() * world.plan.relays as u64;
+    let most = 15 * idle.as_secs() * world.plan.relays as u64;
     if sends > 0 || statements > most {
         world.broken(format!("{sends} sends and {statements} statements in {idle:?} without work"));
     }

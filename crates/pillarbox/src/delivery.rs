@@ -23,6 +23,8 @@ pub struct Delivery {
     pub attempts: u32,
     /// How long until it is due again; zero when it is.
     pub due_in: Duration,
+    /// It waits for its destination, which is down, paused or behind.
+    pub parked: bool,
     /// The last error.
     pub error: String,
 }
@@ -35,6 +37,7 @@ impl Delivery {
             status: Status::Pending,
             attempts,
             due_in: Duration::ZERO,
+            parked: false,
             error: String::new(),
         }
     }
@@ -42,7 +45,7 @@ impl Delivery {
     /// Whether a claim of the event should send to it.
     #[must_use]
     pub fn is_due(&self) -> bool {
-        self.status == Status::Pending && self.due_in.is_zero()
+        self.status == Status::Pending && !self.parked && self.due_in.is_zero()
     }
 }
 
@@ -199,12 +202,14 @@ pub fn judge(
                 delivery.error.clone_from(&error.message);
             }
             Answer::Parked { error, .. } => {
+                delivery.parked = true;
                 if let Some(error) = error {
                     delivery.error.clone_from(&error.message);
                 }
                 parked.get_or_insert_with(|| destination.clone());
             }
             Answer::Paused => {
+                delivery.parked = true;
                 paused.get_or_insert_with(|| destination.clone());
             }
             Answer::Released => released += 1,
@@ -215,7 +220,7 @@ pub fn judge(
         Change::Release { after: Duration::ZERO }
     } else {
         // What is down may be back in a moment, and a pause may last.
-        conclude(&after, answers, parked.or(paused))
+        conclude(&after, parked.or(paused))
     };
     let attempts = after.iter().map(|delivery| delivery.attempts).max().unwrap_or_default();
     let alone = before.len() == 1 && !kept;
@@ -227,6 +232,7 @@ pub fn judge(
 
 fn fail(delivery: &mut Delivery, error: &SendError, policy: &RetryPolicy, own_limit: Option<u32>, chance: f64) {
     delivery.attempts = delivery.attempts.saturating_add(1);
+    delivery.parked = false;
     delivery.error.clone_from(&error.message);
     if error.kind == SendErrorKind::Reject || policy.exhausted(delivery.attempts, own_limit) {
         delivery.status = Status::Failed;
@@ -237,17 +243,15 @@ fn fail(delivery: &mut Delivery, error: &SendError, policy: &RetryPolicy, own_li
     }
 }
 
-fn conclude(after: &[Delivery], answers: &[(String, Answer)], parked: Option<String>) -> Change {
+/// What becomes of the event as a whole. It is parked only when all that is open is: on what was `parked` in this round, or
+/// else on what has waited since before.
+fn conclude(after: &[Delivery], parked: Option<String>) -> Change {
     let open = || after.iter().filter(|delivery| delivery.status == Status::Pending);
-    let is_parked = |delivery: &Delivery| {
-        let waits = |answer: &Answer| matches!(answer, Answer::Parked { .. } | Answer::Paused);
-        answers.iter().any(|(name, answer)| *name == delivery.destination && waits(answer))
-    };
-    let waiting = open().filter(|delivery| !is_parked(delivery)).min_by_key(|delivery| delivery.due_in);
+    let waiting = open().filter(|delivery| !delivery.parked).min_by_key(|delivery| delivery.due_in);
     let error = last_error(after);
     if let Some(next) = waiting {
         Change::Retry { after: next.due_in, error }
-    } else if let Some(on) = parked {
+    } else if let Some(on) = parked.or_else(|| open().next().map(|delivery| delivery.destination.clone())) {
         Change::Park { on, error }
     } else if after.iter().any(|delivery| delivery.status == Status::Failed) {
         Change::Fail { error }
@@ -358,6 +362,14 @@ mod tests {
         let park = || Answer::Parked { error: None, tried: None };
         let verdict = round(&before, true, vec![("a", park())]);
         assert_eq!(verdict.change, Change::Retry { after: Duration::from_secs(9), error: String::new() });
+        let parked: Vec<bool> = verdict.deliveries.iter().map(|delivery| delivery.parked).collect();
+        assert_eq!(parked, [true, false], "each waits for itself");
+        // The other is delivered: what is left has waited since before.
+        let mut before = verdict.deliveries;
+        before[1].due_in = Duration::ZERO;
+        assert!(!before[0].is_due() && before[1].is_due());
+        let verdict = round(&before, true, vec![("b", Answer::Sent)]);
+        assert_eq!(verdict.change, Change::Park { on: "a".into(), error: String::new() });
         let before = [Delivery::open("a", 0), Delivery::open("b", 0)];
         let verdict = round(&before, true, vec![("a", park()), ("b", park())]);
         assert_eq!(verdict.change, Change::Park { on: "a".into(), error: String::new() });

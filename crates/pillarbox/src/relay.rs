@@ -66,6 +66,9 @@ pub struct Pass {
     pub remaining: u64,
 }
 
+/// How many event types without a route are logged by name.
+const MOST_TOLD: usize = 1000;
+
 /// What all parts of a relay share.
 struct Engine {
     store: Arc<dyn Store>,
@@ -85,7 +88,7 @@ struct Engine {
     phase: Gauge<Phase>,
     /// A destination is back: its events can be unparked.
     recovered: Notify,
-    /// Event types without a route that have been told of.
+    /// Event types without a route that were logged, at most [`MOST_TOLD`].
     unrouted_types: Mutex<HashSet<String>>,
     /// Whether this relay keeps running, so that a destination that is down can be probed by an event that is held.
     probing: AtomicBool,
@@ -143,7 +146,7 @@ impl Relay {
         engine.start_settling();
         engine.sweep().await?;
         engine.unpark().await?;
-        let claim = engine.claim().await?;
+        let claim = engine.claim(true).await?;
         let processed = claim.len() as u64;
         engine.dispatch(claim);
         engine.load.at_most(Weight::default()).await;
@@ -216,8 +219,8 @@ impl Engine {
         self.probing.load(Ordering::Relaxed)
     }
 
-    /// Claim: a batch, as far as there is room for it.
-    async fn claim(&self) -> Result<Claim, StoreError> {
+    /// Claim: a batch, as far as there is room for it; with `alone` it may be one event that must be sent alone.
+    async fn claim(&self, alone: bool) -> Result<Claim, StoreError> {
         let ask = Ask {
             limit: self.settings.batch_size,
             bytes: self.settings.bytes_in_flight / 2,
@@ -225,6 +228,7 @@ impl Engine {
             order: self.settings.order,
             whole: !self.is_probing(),
             claim_by: self.settings.claim_by,
+            alone,
         };
         let began = clock::now();
         let mut claim = self.store.claim(ask).await?;
@@ -281,7 +285,8 @@ impl Engine {
         let change = match self.settings.unrouted {
             Unrouted::Discard => Change::Deliver,
             Unrouted::Park => {
-                if lock(&self.unrouted_types).insert(event.event_type.clone()) {
+                let mut told = lock(&self.unrouted_types);
+                if told.len() < MOST_TOLD && told.insert(event.event_type.clone()) {
                     tracing::warn!(event_type = event.event_type, "no route matches; such events wait for one");
                 }
                 let error = format!("no route matches {:?} of {:?}", event.event_type, event.aggregate_type);

@@ -48,13 +48,16 @@ pub use list::{BadCursor, Cursor, Filter, Page, ToDestination, Turn};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use migrate::{Migration, Role};
 
-/// An event whose lease ran out this often is claimed alone: it may be what kills its relays.
-pub const LOSSES_BEFORE_ALONE: u32 = 2;
-/// An event whose lease ran out this often, the last three times while it was claimed alone, is failed.
+/// An event whose lease ran out this often is a suspect: it may be what kills its relays. It is claimed with other suspects
+/// only, and with fewer of them after each further loss.
+pub const LOSSES_BEFORE_APART: u32 = 2;
+/// An event whose lease ran out this often is claimed alone, and sent while nothing else is.
+pub const LOSSES_BEFORE_ALONE: u32 = LOSSES_BEFORE_APART + 2;
+/// An event whose lease ran out this often, the last three times while nothing else was sent, is failed.
 pub const LOSSES_BEFORE_FAILED: u32 = LOSSES_BEFORE_ALONE + 3;
 
-// sweep.sql and its index, outbox_event_suspect, know this number.
-const _: () = assert!(LOSSES_BEFORE_FAILED == 5);
+// The index outbox_event_suspect, and sweep.sql with it, holds what has lost as often as this.
+const _: () = assert!(LOSSES_BEFORE_FAILED > 4);
 
 /// In which order events are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -106,13 +109,21 @@ pub struct Ask {
     pub whole: bool,
     /// How they are held.
     pub claim_by: ClaimBy,
+    /// Whether an event may come that must be sent alone. Without it such events wait.
+    pub alone: bool,
 }
 
 impl Ask {
+    /// How often the events may have lost their leases, at most: what has more is failed by the sweep, or not asked for.
+    #[must_use]
+    pub const fn losses_below(&self) -> u32 {
+        if self.alone { LOSSES_BEFORE_FAILED } else { LOSSES_BEFORE_ALONE }
+    }
+
     /// Without an order.
     #[must_use]
     pub const fn new(limit: usize, bytes: usize, lease: Duration) -> Self {
-        Self { limit, bytes, lease, order: Order::None, whole: true, claim_by: ClaimBy::Auto }
+        Self { limit, bytes, lease, order: Order::None, whole: true, claim_by: ClaimBy::Auto, alone: true }
     }
 }
 
@@ -215,10 +226,17 @@ pub trait Store: Send + Sync + 'static {
     /// Makes leases last this long from now. Answers those that are still ours.
     async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError>;
 
+    /// Writes how many losses count against a leased event; one more is counted if the lease is lost. A claim counts the loss
+    /// of an event that goes alone only after this says so.
+    async fn blame(&self, ticket: Ticket, losses: u32) -> Result<(), StoreError> {
+        let _ = (ticket, losses);
+        Ok(())
+    }
+
     /// Makes failed what has killed its relay too often, and forgets relays that are long dead. Answers the events.
     async fn sweep(&self) -> Result<Vec<Swept>, StoreError>;
 
-    /// What events are parked on, each once.
+    /// What events and deliveries of fan-outs are parked on, each once.
     async fn parked_on(&self) -> Result<Vec<String>, StoreError>;
 
     /// Destinations that people have paused.
@@ -230,14 +248,8 @@ pub trait Store: Send + Sync + 'static {
     async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError>;
 
     /// Makes events parked on this due, those first that wait longest, at most `limit`, with `kind` only those of it.
-    /// Answers how many.
+    /// Without a kind also those of which only one delivery is parked on this, whatever the others wait for. Returns how many.
     async fn unpark(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError>;
-
-    /// As [`Store::unpark`], of the events parked on this those that wait for that destination, too.
-    async fn unpark_shared(&self, on: &str, with: &str, limit: usize) -> Result<u64, StoreError> {
-        let _ = (on, with, limit);
-        Ok(0)
-    }
 
     /// Deletes one batch of old terminal events, never pending ones, unless another relay is doing so.
     async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError>;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pillarbox::Status;
 use pillarbox::delivery::{Answer, Change};
-use pillarbox::store::{EventDetail, Retried, Selection};
+use pillarbox::store::{Claimed, EventDetail, Retried, Selection};
 use pillarbox::{RetryPolicy, SendError};
 
 use super::Outbox;
@@ -81,6 +81,37 @@ pub async fn a_destination_waits_for_its_own_time(outbox: &dyn Outbox) {
     );
     assert_eq!(detail.deliveries[0].delivered_at, delivered_at, "the moment of delivery stays");
     assert_eq!(detail.event.next_attempt_at, detail.deliveries[2].next_attempt_at);
+}
+
+/// One that is back gets its event, though the others are down, or wait for their next attempt.
+pub async fn a_destination_is_unparked_whatever_the_others_wait_for(outbox: &dyn Outbox) {
+    let emitted = outbox.emit_one().await;
+    let down = || Answer::Parked { error: Some(SendError::unavailable("down")), tried: None };
+    round(outbox, vec![("audit", down()), ("mail", failed("busy")), ("runner", down())]).await;
+    assert_eq!(outbox.get(emitted.id).await.event.parked_on, None, "it is due when mail is");
+    assert_eq!(outbox.store().parked_on().await.unwrap(), ["audit", "runner"]);
+    let due = |claimed: &Claimed| -> Vec<String> {
+        claimed.deliveries().iter().filter(|row| row.is_due()).map(|row| row.destination.clone()).collect()
+    };
+    assert_eq!(outbox.store().unpark("runner", None, 10).await.unwrap(), 1);
+    let claimed = outbox.claim_one().await;
+    assert_eq!(due(&claimed), ["runner"]);
+    assert_eq!(outbox.store().unpark("audit", None, 10).await.unwrap(), 0, "a relay has it");
+    let verdict = judged(&claimed, &PLACES, vec![("runner", Answer::Sent)]);
+    outbox.settle(vec![claimed.settle(verdict)]).await;
+
+    outbox.age(emitted.id, RetryPolicy::default().base).await;
+    round(outbox, vec![("mail", down())]).await;
+    assert_eq!(outbox.get(emitted.id).await.event.parked_on.as_deref(), Some("mail"), "all that is open waits");
+    assert_eq!(outbox.store().unpark("audit", None, 10).await.unwrap(), 1);
+    let claimed = outbox.claim_one().await;
+    assert_eq!(due(&claimed), ["audit"]);
+    let verdict = judged(&claimed, &PLACES, vec![("audit", Answer::Sent)]);
+    outbox.settle(vec![claimed.settle(verdict)]).await;
+    assert_eq!(outbox.store().parked_on().await.unwrap(), ["mail"]);
+    assert_eq!(outbox.store().unpark("mail", None, 10).await.unwrap(), 1);
+    round(outbox, vec![("mail", Answer::Sent)]).await;
+    assert_eq!(outbox.get(emitted.id).await.event.status, Status::Delivered);
 }
 
 /// A destination that has an event does not get it again.

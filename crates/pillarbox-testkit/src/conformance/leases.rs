@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use pillarbox::Status;
 use pillarbox::delivery::{Change, Verdict};
-use pillarbox::store::{Ask, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, State};
+use pillarbox::store::{Ask, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_APART, LOSSES_BEFORE_FAILED, State};
+use pillarbox::{Emitted, Status};
 
 use super::Outbox;
 use super::outbox::{ASK, deliver, event};
@@ -54,12 +54,14 @@ pub async fn a_live_lease_is_not_claimed(outbox: &dyn Outbox) {
     assert!(outbox.another().await.claim(ASK).await.unwrap().is_empty());
 }
 
-/// After two losses each goes alone, so that only the killer is with its relay when that dies.
+/// After some losses each goes alone, so that only the killer is with its relay when that dies.
 pub async fn a_suspect_is_claimed_alone(outbox: &dyn Outbox) {
     outbox.emit_many(3).await;
     for _ in 0..LOSSES_BEFORE_ALONE {
         assert_eq!(outbox.claim_and_die().await.len(), 3);
     }
+    let nobody = outbox.claim_with(Ask { alone: false, ..ASK }).await;
+    assert!(nobody.is_empty(), "a relay that is busy can leave them");
     for _ in 0..3 {
         let claim = outbox.claim().await;
         assert_eq!(claim.len(), 1);
@@ -68,8 +70,32 @@ pub async fn a_suspect_is_claimed_alone(outbox: &dyn Outbox) {
     }
 }
 
-/// What stands before a suspect is a batch; the suspect follows alone, and does not hold up what is behind it.
-pub async fn a_suspect_in_the_line_ends_the_batch_before_it(outbox: &dyn Outbox) {
+/// Suspects are claimed together, fewer after each further loss, and never with others.
+pub async fn suspects_are_claimed_apart_from_others(outbox: &dyn Outbox) {
+    let suspects = outbox.emit_many(100).await;
+    for _ in 0..LOSSES_BEFORE_APART {
+        assert_eq!(outbox.claim_and_die().await.len(), 100);
+    }
+    let others = outbox.emit((200..210).map(event).collect()).await;
+    let mut sizes = Vec::new();
+    for _ in 0..3 {
+        let claim = outbox.claim().await;
+        let all_are = |of: &[Emitted]| claim.iter().all(|one| of.iter().any(|other| other.id == one.event().id));
+        assert!(all_are(&suspects) || all_are(&others));
+        sizes.push(claim.len());
+        outbox.settle(claim.into_iter().map(deliver).collect()).await;
+    }
+    assert_eq!(sizes, [64, 36, 10]);
+
+    outbox.emit((300..320).map(event).collect()).await;
+    for _ in 0..LOSSES_BEFORE_ALONE - 1 {
+        outbox.claim_and_die().await;
+    }
+    assert_eq!(outbox.claim().await.len(), 8);
+}
+
+/// Those that must go alone do not hold up what is behind them, and what is behind them does not hold them up.
+pub async fn a_suspect_holds_up_nobody_in_the_line(outbox: &dyn Outbox) {
     let suspect = outbox.emit_event(event(10)).await;
     for _ in 0..LOSSES_BEFORE_ALONE {
         outbox.claim_and_die().await;
@@ -81,14 +107,14 @@ pub async fn a_suspect_in_the_line_ends_the_batch_before_it(outbox: &dyn Outbox)
     let behind = outbox.emit(vec![event(20), event(21)]).await;
     let mut sizes = Vec::new();
     let mut order = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..2 {
         let claim = outbox.claim().await;
         sizes.push((claim.len(), claim.is_alone()));
         order.extend(claim.iter().map(|claimed| claimed.event().id));
         outbox.settle(claim.into_iter().map(deliver).collect()).await;
     }
-    assert_eq!(sizes, [(2, false), (1, true), (2, false)]);
-    let expected = [before[0].id, before[1].id, suspect.id, behind[0].id, behind[1].id];
+    assert_eq!(sizes, [(4, false), (1, true)]);
+    let expected = [before[0].id, before[1].id, behind[0].id, behind[1].id, suspect.id];
     assert_eq!(order, expected);
 }
 
@@ -118,6 +144,9 @@ pub async fn the_killer_ends_failed_and_its_neighbours_never(outbox: &dyn Outbox
         let claim = outbox.claim_with(Ask { lease: Duration::ZERO, ..ASK }).await;
         if claim.iter().any(|claimed| claimed.event().id == killer) {
             deaths += 1;
+            for alone in claim.iter().filter(|_| claim.is_alone()) {
+                outbox.store().blame(alone.ticket(), alone.event().claims).await.unwrap();
+            }
             std::mem::forget(claim);
         } else {
             outbox.settle(claim.into_iter().map(deliver).collect()).await;
@@ -130,12 +159,25 @@ pub async fn the_killer_ends_failed_and_its_neighbours_never(outbox: &dyn Outbox
     }
 }
 
+/// What goes alone may have been beside something else when its relay died: that counts against nobody.
+pub async fn a_lone_loss_counts_only_when_its_relay_has_said_so(outbox: &dyn Outbox) {
+    let emitted = outbox.emit_one().await;
+    for _ in 0..LOSSES_BEFORE_FAILED + 3 {
+        assert_eq!(outbox.claim_and_die().await.len(), 1);
+        assert_eq!(outbox.store().sweep().await.unwrap().len(), 0);
+    }
+    let claimed = outbox.claim_one().await;
+    assert_eq!((claimed.event().id, claimed.event().claims), (emitted.id, LOSSES_BEFORE_ALONE));
+}
+
 /// An event that was given up tells people why; until the sweep has done so it is not claimed.
 pub async fn giving_up_says_why(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
-    for _ in 0..LOSSES_BEFORE_FAILED {
+    for losses in 0..LOSSES_BEFORE_FAILED {
         assert_eq!(outbox.store().sweep().await.unwrap().len(), 0, "not yet");
-        assert_eq!(outbox.claim_and_die().await.len(), 1);
+        let dead = outbox.claim_and_die().await;
+        assert_eq!(dead.len(), 1);
+        outbox.store().blame(dead[0], losses).await.unwrap();
     }
     assert!(outbox.claim().await.is_empty());
     let swept = outbox.store().sweep().await.unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pillarbox::store::{
-    Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, Retention, Settlement, Swept, Ticket,
+    Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_APART, Retention, Settlement, Swept, Ticket,
     WakeUp,
 };
 use pillarbox::{Store, StoreError, Waker};
@@ -122,7 +122,7 @@ impl Store for SimulatedStore {
                 let mut journal = lock(&world.journal);
                 journal.holders.insert(token, process);
                 heard.extend(events.iter().map(|(event, _)| event.id));
-                for (event, _) in events.iter().filter(|(event, _)| event.claims >= LOSSES_BEFORE_ALONE) {
+                for (event, _) in events.iter().filter(|(event, _)| event.claims >= LOSSES_BEFORE_APART) {
                     if let Some(known) = journal.known.get_mut(&event.id) {
                         known.suspect = true;
                     }
@@ -143,6 +143,9 @@ impl Store for SimulatedStore {
         let events = claimed?;
         if !events.is_empty() {
             world.log(format!("process {process} claims {}", events.len()));
+            for (event, _) in events.iter().filter(|(event, _)| event.claims >= LOSSES_BEFORE_APART) {
+                world.log(format!("process {process} has the suspect {}, lost {} times", event.id, event.claims));
+            }
         }
         let claimed = |(event, deliveries)| Claimed::new(event, deliveries, token, until, self.give_back.clone());
         Ok(Claim::new(events.into_iter().map(claimed).collect()))
@@ -163,6 +166,11 @@ impl Store for SimulatedStore {
         .await
     }
 
+    async fn blame(&self, ticket: Ticket, losses: u32) -> Result<(), StoreError> {
+        self.world.log(format!("process {} blames {} for {losses} losses", self.process, ticket.id));
+        self.run("counting losses", |table, _| table.blame(ticket, losses)).await
+    }
+
     async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
         let error = "given up: its relays died";
         let events = self.run("sweeping", |table, now| table.sweep(error, now)).await?;
@@ -178,11 +186,7 @@ impl Store for SimulatedStore {
     }
 
     async fn unpark(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError> {
-        self.run("unparking", |table, now| table.unpark(on, kind, None, limit, now)).await
-    }
-
-    async fn unpark_shared(&self, on: &str, with: &str, limit: usize) -> Result<u64, StoreError> {
-        self.run("unparking", |table, now| table.unpark(on, None, Some(with), limit, now)).await
+        self.run("unparking", |table, now| table.unpark(on, kind, limit, now)).await
     }
 
     async fn cleanup(&self, _: &Retention) -> Result<Cleaned, StoreError> {

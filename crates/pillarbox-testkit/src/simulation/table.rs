@@ -6,7 +6,9 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use pillarbox::delivery::{Change, Delivery, Verdict};
 use pillarbox::event::{Status, StoredEvent};
-use pillarbox::store::{Ask, EventKind, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, OnFailed, Order, Ticket};
+use pillarbox::store::{
+    Ask, EventKind, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_APART, LOSSES_BEFORE_FAILED, OnFailed, Order, Ticket,
+};
 use uuid::Uuid;
 
 /// A moment of the database's clock.
@@ -39,6 +41,7 @@ pub struct DeliveryRow {
     status: Status,
     attempts: u32,
     due_at: Moment,
+    parked: bool,
     error: String,
 }
 
@@ -75,6 +78,7 @@ impl Row {
         let read = |(name, row): (&String, &DeliveryRow)| Delivery {
             status: row.status,
             due_in: (row.due_at - now).to_std().unwrap_or_default(),
+            parked: row.parked,
             error: row.error.clone(),
             ..Delivery::open(name, row.attempts)
         };
@@ -145,7 +149,7 @@ impl Table {
 
     /// What is due, oldest first.
     fn line(&self, ask: Ask, now: Moment) -> Vec<i64> {
-        let due = self.pending().filter(|row| row.is_due(now) && row.losses() < LOSSES_BEFORE_FAILED);
+        let due = self.pending().filter(|row| row.is_due(now) && row.losses() < ask.losses_below());
         let mut line: Vec<(Moment, i64)> = due.map(|row| (row.due_at, row.event.seq)).collect();
         line.sort_unstable();
         line.into_iter().map(|(_, seq)| seq).take(ask.limit).collect()
@@ -157,7 +161,7 @@ impl Table {
         let mut line: Vec<(Moment, i64)> = Vec::new();
         for row in self.rows.values().filter(|row| row.status != Status::Delivered) {
             let turn = turns.entry(row.aggregate()).or_insert(Some(DateTime::UNIX_EPOCH));
-            let takes = row.is_due(now) && row.losses() < LOSSES_BEFORE_FAILED;
+            let takes = row.is_due(now) && row.losses() < ask.losses_below();
             match turn {
                 Some(turn) if takes => {
                     *turn = (*turn).max(row.due_at);
@@ -171,30 +175,41 @@ impl Table {
         line.into_iter().map(|(_, seq)| seq).take(ask.limit).collect()
     }
 
-    /// A suspect at the front is claimed alone; otherwise everything before the first suspect, up to the bytes.
+    /// Those that have lost as often as the first one, up to the bytes: any number of those that are no suspects, fewer
+    /// suspects the more they have lost. In order, only a beginning of the line.
     fn pick(&self, line: &[i64], ask: Ask) -> Vec<i64> {
+        let class = |row: &Row| row.losses().max(LOSSES_BEFORE_APART - 1);
+        let rows = || line.iter().filter_map(|seq| self.rows.get(seq));
+        let Some(first) = rows().next().map(class) else { return Vec::new() };
+        let most = match first.checked_sub(LOSSES_BEFORE_APART) {
+            None => ask.limit,
+            Some(further) => (64 >> (3 * further)).max(1),
+        };
         let mut bytes = 0;
         let mut picked = Vec::new();
-        for row in line.iter().filter_map(|seq| self.rows.get(seq)) {
-            let suspect = row.losses() >= LOSSES_BEFORE_ALONE;
-            if !picked.is_empty() && (suspect || bytes >= ask.bytes) {
+        for row in rows() {
+            if class(row) != first && ask.order == Order::None {
+                continue;
+            }
+            if class(row) != first || picked.len() >= most || (!picked.is_empty() && bytes >= ask.bytes) {
                 break;
             }
             bytes += row.event.payload.get().len();
             picked.push(row.event.seq);
-            if suspect {
-                break;
-            }
         }
         picked
     }
 
     fn lease(&mut self, seq: i64, ask: Ask, token: Uuid, now: Moment) -> Option<(StoredEvent, Vec<Delivery>)> {
         let row = self.rows.get_mut(&seq)?;
-        row.event.claims = row.losses();
+        let losses = row.losses();
+        // What goes alone is blamed only when its relay says so.
+        row.event.claims = losses - u32::from(losses >= LOSSES_BEFORE_ALONE);
         row.claimed_by = Some(token);
         row.due_at = after(now, ask.lease);
-        Some((row.event.clone(), row.read_deliveries(now)))
+        let mut event = row.event.clone();
+        event.claims = losses;
+        Some((event, row.read_deliveries(now)))
     }
 
     /// Settles what is still held by its token; returns whether it was.
@@ -226,6 +241,7 @@ impl Table {
                 status: delivery.status,
                 attempts: delivery.attempts,
                 due_at: after(now, delivery.due_in),
+                parked: delivery.parked,
                 error: delivery.error.clone(),
             };
             row.deliveries.insert(delivery.destination.clone(), kept);
@@ -255,6 +271,13 @@ impl Table {
         true
     }
 
+    /// So many losses count against it.
+    pub fn blame(&mut self, ticket: Ticket, losses: u32) {
+        if let Some(row) = self.get_mut(ticket.id).filter(|row| row.is_held_by(ticket)) {
+            row.event.claims = losses;
+        }
+    }
+
     /// Fails what has killed its relays too often.
     pub fn sweep(&mut self, error: &str, now: Moment) -> Vec<StoredEvent> {
         let killers = self.pending().filter(|row| row.is_due(now) && row.losses() >= LOSSES_BEFORE_FAILED);
@@ -273,9 +296,13 @@ impl Table {
         swept
     }
 
-    /// What events are parked on, each once.
+    /// What events and deliveries are parked on, each once.
     pub fn parked_on(&self) -> BTreeSet<String> {
-        self.pending().filter_map(|row| row.parked_on.clone()).collect()
+        let deliveries = |row: &Row| {
+            let parked = row.deliveries.iter().filter(|(_, delivery)| delivery.parked);
+            parked.map(|(name, _)| name.clone()).collect::<Vec<_>>()
+        };
+        self.pending().flat_map(|row| row.parked_on.clone().into_iter().chain(deliveries(row))).collect()
     }
 
     /// The kinds of the events parked on this, each once.
@@ -290,16 +317,19 @@ impl Table {
         kinds.into_iter().map(kind).collect()
     }
 
-    /// Makes parked events due, those first that wait longest; with `with` only those with an open delivery to it.
-    pub fn unpark(&mut self, on: &str, kind: Option<&EventKind>, with: Option<&str>, limit: usize, now: Moment) -> u64 {
-        let fits = |row: &&Row| {
-            row.parked_on.as_deref() == Some(on)
-                && kind.is_none_or(|kind| {
-                    row.event.event_type == kind.event_type && row.event.aggregate_type == kind.aggregate_type
-                })
-                && with.is_none_or(|name| {
-                    row.deliveries.get(name).is_some_and(|delivery| delivery.status == Status::Pending)
-                })
+    /// Makes parked events due, those first that wait longest. Without a kind also those of which only a delivery is parked.
+    pub fn unpark(&mut self, on: &str, kind: Option<&EventKind>, limit: usize, now: Moment) -> u64 {
+        let fits = |row: &&Row| match kind {
+            Some(kind) => {
+                row.parked_on.as_deref() == Some(on)
+                    && row.event.event_type == kind.event_type
+                    && row.event.aggregate_type == kind.aggregate_type
+            }
+            None => {
+                let free = row.claimed_by.is_none() || row.due_at <= now;
+                let shared = free && row.deliveries.get(on).is_some_and(|delivery| delivery.parked);
+                shared || row.parked_on.as_deref() == Some(on)
+            }
         };
         let mut parked: Vec<(Moment, i64)> =
             self.pending().filter(fits).map(|row| (row.due_at, row.event.seq)).collect();
@@ -309,6 +339,10 @@ impl Table {
             if let Some(row) = self.rows.get_mut(seq) {
                 row.parked_on = None;
                 row.due_at = now;
+                if let Some(delivery) = row.deliveries.get_mut(on).filter(|delivery| delivery.parked) {
+                    delivery.parked = false;
+                    delivery.due_at = now;
+                }
             }
         }
         parked.len() as u64

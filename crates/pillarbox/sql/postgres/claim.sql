@@ -1,5 +1,5 @@
 -- Claim: due events, oldest first, by a lease. $1 limit, $2 bytes, $3 seconds of the lease, $4 token,
--- $5 losses before an event goes alone, $6 losses before it is failed (the sweep does that), $7 and $8 the floor.
+-- $5 losses before an event is a suspect, $6 losses from which on it is left out, $7 and $8 the floor.
 -- MATERIALIZED, because a subquery with LIMIT may run twice and would then lock twice as many rows. The clock is asked in a
 -- subquery, here and elsewhere, because what is volatile cannot end the walk through an index.
 WITH due AS MATERIALIZED (
@@ -15,29 +15,34 @@ WITH due AS MATERIALIZED (
     ORDER BY next_attempt_at, seq
     LIMIT $1
     FOR NO KEY UPDATE SKIP LOCKED
-), placed AS (
-    SELECT id, next_attempt_at AS due_at, losses, row_number() OVER line AS place,
-           sum(bytes) OVER line - bytes AS bytes_before,
-           count(*) FILTER (WHERE losses >= $5) OVER line AS suspects
+), classed AS (
+    SELECT due.*, greatest(losses, $5 - 1) AS class,
+           first_value(greatest(losses, $5 - 1)) OVER (ORDER BY next_attempt_at, seq) AS first_class
     FROM due
+), placed AS (
+    SELECT id, next_attempt_at AS due_at, losses, class, row_number() OVER line AS place,
+           sum(bytes) OVER line - bytes AS bytes_before
+    FROM classed
+    WHERE class = first_class
     WINDOW line AS (ORDER BY next_attempt_at, seq ROWS UNBOUNDED PRECEDING)
 ), picked AS (
-    -- A suspect at the front is claimed alone; otherwise everything before the first suspect.
+    -- Suspects are claimed with those that have lost as often as they: 64, then 8, then each alone.
     SELECT id, due_at, losses FROM placed
-    WHERE place = 1 OR (suspects = 0 AND bytes_before < $2)
+    WHERE place = 1 OR (bytes_before < $2 AND (class < $5 OR place <= 64 >> least(3 * (class - $5), 30)))
 )
 UPDATE {schema}.outbox_event AS event
 SET claimed_by = $4,
-    claims = picked.losses,
+    -- A loss of what goes alone counts only when its relay has said that nothing else is sent: blame.sql.
+    claims = picked.losses - (picked.losses >= $5 + 2)::int,
     next_attempt_at = clock_timestamp() + $3 * interval '1 second',
     updated_at = clock_timestamp()
 FROM picked, (SELECT set_config('synchronous_commit', 'off', true)) AS a_lost_claim_is_no_loss
 WHERE event.id = picked.id
 RETURNING event.id, event.seq, event.aggregate_type, event.aggregate_id, event.event_type, event.payload::text,
-          event.headers::text, event.idempotency_key, event.attempts, event.max_attempts, event.claims::int,
+          event.headers::text, event.idempotency_key, event.attempts, event.max_attempts, picked.losses AS claims,
           event.created_at, picked.due_at,
           (SELECT jsonb_agg(jsonb_build_object(
-                      'destination', destination, 'status', status, 'attempts', attempts, 'error', error,
+                      'destination', destination, 'status', status, 'attempts', attempts, 'error', error, 'parked', parked,
                       'due_in', greatest(0, extract(epoch FROM next_attempt_at - clock_timestamp())))
                   ORDER BY destination)
            FROM {schema}.outbox_delivery WHERE event_id = event.id)::text AS deliveries

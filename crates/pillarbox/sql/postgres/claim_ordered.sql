@@ -1,6 +1,6 @@
 -- Claim with order = "aggregate": an event only after all earlier ones of its aggregate, or together with them.
--- $1 limit, $2 bytes, $3 seconds of the lease, $4 token, $5 losses before an event goes alone, $6 losses before it is
--- failed, $7 whether a failed event blocks its aggregate, $8 how many due events are looked at, $9 and $10 after which one.
+-- $1 limit, $2 bytes, $3 seconds of the lease, $4 token, $5 losses before an event is a suspect, $6 losses from
+-- which on it is left out, $7 whether a failed event blocks its aggregate, $8 how many due events are looked at, $9 and $10 after which one.
 -- Names are compared byte by byte, as the index outbox_event_order has them: that is twice as fast.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
@@ -62,29 +62,36 @@ WITH clock AS MATERIALIZED (
     -- Behind one that another relay has taken nothing may be taken either.
     SELECT locked.*, nth = row_number() OVER (PARTITION BY aggregate_type, aggregate_id ORDER BY seq) AS unbroken
     FROM locked
-), placed AS (
-    SELECT id, turn, losses, row_number() OVER line AS place, sum(bytes) OVER line - bytes AS bytes_before,
-           count(*) FILTER (WHERE losses >= $5) OVER line AS suspects
+), classed AS (
+    SELECT ours.*, greatest(losses, $5 - 1) AS class,
+           first_value(greatest(losses, $5 - 1)) OVER (ORDER BY turn, seq) AS first_class
     FROM ours
     WHERE unbroken
+), placed AS (
+    SELECT id, turn, losses, class, row_number() OVER line AS place, sum(bytes) OVER line - bytes AS bytes_before,
+           count(*) FILTER (WHERE class <> first_class) OVER line AS others
+    FROM classed
     WINDOW line AS (ORDER BY turn, seq ROWS UNBOUNDED PRECEDING)
 ), picked AS (
-    -- A suspect at the front is claimed alone; otherwise everything before the first suspect.
+    -- Suspects are claimed with those that have lost as often as they: 64, then 8, then each alone. A beginning of the line,
+    -- so that nothing is taken before an earlier event of its aggregate.
     SELECT id, turn, losses FROM placed
-    WHERE place = 1 OR (suspects = 0 AND bytes_before < $2)
+    WHERE place = 1
+       OR (others = 0 AND bytes_before < $2 AND (class < $5 OR place <= 64 >> least(3 * (class - $5), 30)))
 ), taken AS (
     UPDATE {schema}.outbox_event AS event
     SET claimed_by = $4,
-        claims = picked.losses,
+        -- A loss of what goes alone counts only when its relay has said that nothing else is sent: blame.sql.
+        claims = picked.losses - (picked.losses >= $5 + 2)::int,
         next_attempt_at = clock_timestamp() + $3 * interval '1 second',
         updated_at = clock_timestamp()
     FROM picked, (SELECT set_config('synchronous_commit', 'off', true)) AS a_lost_claim_is_no_loss
     WHERE event.id = picked.id
     RETURNING event.id, event.seq, event.aggregate_type, event.aggregate_id, event.event_type, event.payload::text,
-              event.headers::text, event.idempotency_key, event.attempts, event.max_attempts, event.claims::int,
+              event.headers::text, event.idempotency_key, event.attempts, event.max_attempts, picked.losses AS claims,
               event.created_at, picked.turn AS due_at,
               (SELECT jsonb_agg(jsonb_build_object(
-                          'destination', destination, 'status', status, 'attempts', attempts, 'error', error,
+                          'destination', destination, 'status', status, 'attempts', attempts, 'error', error, 'parked', parked,
                           'due_in', greatest(0, extract(epoch FROM next_attempt_at - clock_timestamp())))
                       ORDER BY destination)
                FROM {schema}.outbox_delivery WHERE event_id = event.id)::text AS deliveries

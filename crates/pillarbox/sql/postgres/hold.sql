@@ -21,7 +21,7 @@ SELECT id, seq, aggregate_type, aggregate_id, event_type, payload::text, headers
        -- What was never written to since it was emitted has no deliveries, and need not be looked up.
        CASE WHEN updated_at <> created_at THEN
            (SELECT jsonb_agg(jsonb_build_object(
-                       'destination', destination, 'status', status, 'attempts', attempts, 'error', error,
+                       'destination', destination, 'status', status, 'attempts', attempts, 'error', error, 'parked', parked,
                        'due_in', greatest(0, extract(epoch FROM next_attempt_at - clock_timestamp())))
                    ORDER BY destination)
             FROM {schema}.outbox_delivery WHERE event_id = placed.id)::text END AS deliveries,

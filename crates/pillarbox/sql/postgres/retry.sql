@@ -10,7 +10,7 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), again AS (
     RETURNING id
 ), deliveries AS (
     UPDATE {schema}.outbox_delivery
-    SET status = 'pending', attempts = 0, error = '', next_attempt_at = clock.now
+    SET status = 'pending', attempts = 0, error = '', parked = false, next_attempt_at = clock.now
     FROM again, clock WHERE event_id = again.id AND status <> 'delivered'
 )
 SELECT event.id, CASE WHEN again.id IS NOT NULL THEN 'due' WHEN event.status = 'delivered' THEN 'delivered'

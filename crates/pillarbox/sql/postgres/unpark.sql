@@ -7,6 +7,11 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), waiting AS MATERIA
     ORDER BY next_attempt_at, seq
     LIMIT $2
     FOR NO KEY UPDATE SKIP LOCKED
+), deliveries AS (
+    UPDATE {schema}.outbox_delivery AS delivery
+    SET parked = false, next_attempt_at = clock.now
+    FROM waiting, clock
+    WHERE delivery.event_id = waiting.id AND delivery.destination = $1 AND delivery.parked
 )
 UPDATE {schema}.outbox_event AS event
 SET parked_on = NULL, next_attempt_at = clock.now, updated_at = clock.now

@@ -1,12 +1,22 @@
--- Unpark, shared: events that wait for $1, and for $3, too, are due again, at most $2.
-WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), waiting AS MATERIALIZED (
-    SELECT id FROM {schema}.outbox_event AS event
-    WHERE parked_on = $1 AND status = 'pending'
-      AND (SELECT true FROM {schema}.outbox_delivery
-           WHERE event_id = event.id AND destination = $3 AND status = 'pending')
-    ORDER BY next_attempt_at, seq
-    LIMIT $2
-    FOR NO KEY UPDATE SKIP LOCKED
+-- Unpark, shared: events of which one delivery waits for $1 while another waits for something else are due again, at most $2.
+-- What a relay has at this moment is left to the next time.
+WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), parked AS MATERIALIZED (
+    SELECT event_id FROM {schema}.outbox_delivery WHERE destination = $1 AND parked LIMIT $2
+), waiting AS MATERIALIZED (
+    -- CASE, so that no index but that of the ids can be used.
+    SELECT event.id
+    FROM parked CROSS JOIN LATERAL (
+        SELECT id FROM {schema}.outbox_event
+        WHERE id = parked.event_id
+          AND CASE WHEN status = 'pending' AND parked_on IS DISTINCT FROM $1
+                   THEN claimed_by IS NULL OR next_attempt_at <= (SELECT now FROM clock) END
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS event
+), deliveries AS (
+    UPDATE {schema}.outbox_delivery AS delivery
+    SET parked = false, next_attempt_at = clock.now
+    FROM waiting, clock
+    WHERE delivery.event_id = waiting.id AND delivery.destination = $1
 )
 UPDATE {schema}.outbox_event AS event
 SET parked_on = NULL, next_attempt_at = clock.now, updated_at = clock.now

@@ -1,5 +1,5 @@
 -- Claim with order = "aggregate", first half: an event only after all earlier ones of its aggregate, or together with
--- them. ?1 limit, ?2 bytes, ?3 losses before an event goes alone, ?4 losses before it is failed, ?5 whether a failed event
+-- them. ?1 limit, ?2 bytes, ?3 losses before an event is a suspect, ?4 losses from which on it is left out, ?5 whether a failed event
 -- blocks its aggregate, ?6 how many due events are looked at, ?7 and ?8 after which one.
 WITH clock AS MATERIALIZED (
     SELECT strftime('%Y-%m-%dT%H:%M:%fZ', 'now') AS now
@@ -42,22 +42,27 @@ WITH clock AS MATERIALIZED (
     WHERE first_wall IS NULL OR seq < first_wall
     ORDER BY turn, seq
     LIMIT ?1
-), placed AS (
-    SELECT event.*, turn, event.claims + (event.claimed_by IS NOT NULL) AS losses, row_number() OVER line AS place,
-           sum(octet_length(payload)) OVER line - octet_length(payload) AS bytes_before,
-           count(*) FILTER (WHERE event.claims + (event.claimed_by IS NOT NULL) >= ?3) OVER line AS suspects
+), classed AS (
+    SELECT event.*, turn, event.claims + (event.claimed_by IS NOT NULL) AS losses,
+           max(event.claims + (event.claimed_by IS NOT NULL), ?3 - 1) AS class,
+           first_value(max(event.claims + (event.claimed_by IS NOT NULL), ?3 - 1)) OVER (ORDER BY turn, free.seq) AS first_class
     FROM free CROSS JOIN outbox_event AS event ON event.seq = free.seq
-    WINDOW line AS (ORDER BY turn, free.seq ROWS UNBOUNDED PRECEDING)
+), placed AS (
+    SELECT *, row_number() OVER line AS place, sum(octet_length(payload)) OVER line - octet_length(payload) AS bytes_before,
+           count(*) FILTER (WHERE class <> first_class) OVER line AS others
+    FROM classed
+    WINDOW line AS (ORDER BY turn, seq ROWS UNBOUNDED PRECEDING)
 ), picked AS (
-    -- A suspect at the front is claimed alone; otherwise everything before the first suspect.
+    -- Suspects are claimed with those that have lost as often as they: 64, then 8, then each alone. A beginning of the line,
+    -- so that nothing is taken before an earlier event of its aggregate.
     SELECT id, seq, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key, attempts, max_attempts,
            losses AS claims, created_at, turn,
            (SELECT json_group_array(json_object(
-                       'destination', destination, 'status', status, 'attempts', attempts, 'error', error,
+                       'destination', destination, 'status', status, 'attempts', attempts, 'error', error, 'parked', parked,
                        'due_in', max(0, (coalesce(julianday(next_attempt_at), 0) - julianday('now')) * 86400.0)))
             FROM outbox_delivery WHERE event_id = placed.id) AS deliveries
     FROM placed
-    WHERE place = 1 OR (suspects = 0 AND bytes_before < ?2)
+    WHERE place = 1 OR (others = 0 AND bytes_before < ?2 AND (class < ?3 OR place <= 64 >> (3 * (class - ?3))))
 ), page AS (
     -- How many were looked at, how many of them are not blocked, and up to where: also when none was taken.
     SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM free) AS free,

@@ -8,3 +8,4 @@ WHERE seq IN (
     ORDER BY next_attempt_at, seq
     LIMIT ?2
 )
+RETURNING id

@@ -21,6 +21,7 @@ pub(super) struct Flight {
     kept: bool,
     /// The claim that found it.
     claim: Option<SpanContext>,
+    claimed_at: Instant,
     state: Mutex<State>,
 }
 
@@ -62,7 +63,7 @@ impl Flight {
         let is_due = |(place, delivery): (usize, &Delivery)| delivery.is_due().then_some(place);
         let due: Vec<usize> = before.iter().enumerate().filter_map(is_due).collect();
         let event = Arc::clone(claimed.event());
-        let claim = permit.claim_span();
+        let (claim, claimed_at) = (permit.claim_span(), permit.claimed_at());
         let state = State {
             claimed: Some(claimed),
             permit: Some(permit),
@@ -71,7 +72,7 @@ impl Flight {
             open: due.len(),
             sends: Vec::new(),
         };
-        let flight = Arc::new(Self { event, before, kept, claim, state: Mutex::new(state) });
+        let flight = Arc::new(Self { event, before, kept, claim, claimed_at, state: Mutex::new(state) });
         if due.is_empty() {
             flight.land(engine, None);
         }
@@ -111,6 +112,16 @@ impl Job {
     /// Which attempt at its destination it is.
     pub(super) fn attempt(&self) -> u32 {
         self.flight.before[self.place].attempts.saturating_add(1)
+    }
+
+    /// How large its payload is.
+    pub(super) fn bytes(&self) -> usize {
+        self.flight.event.payload.get().len()
+    }
+
+    /// When its event was claimed.
+    pub(super) fn claimed_at(&self) -> Instant {
+        self.flight.claimed_at
     }
 
     /// The span of the claim that found its event.

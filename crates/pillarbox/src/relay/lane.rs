@@ -23,6 +23,8 @@ pub(super) struct Lane {
     pub(super) timeout: Option<Duration>,
     pub(super) concurrency: usize,
     batch_limit: usize,
+    /// How many bytes are sent at once, and wait to be while it is slow: the others need the rest.
+    share: usize,
     /// The configuration says that nothing is sent there.
     configured_pause: bool,
     /// People have said so since.
@@ -40,8 +42,12 @@ pub(super) struct Lane {
 
 pub(super) struct State {
     pub(super) queue: VecDeque<Job>,
+    queued_bytes: usize,
+    sending_bytes: usize,
     workers: usize,
     pub(super) breaker: Breaker,
+    /// Somebody probes, or will.
+    pub(super) probing: bool,
     pub(super) last_error: Option<SendError>,
     /// More was queued than others could wait for: what comes is parked until the queue is short.
     pub(super) congested: bool,
@@ -56,6 +62,46 @@ pub(super) struct State {
 }
 
 impl State {
+    fn bytes(&self) -> usize {
+        self.queued_bytes + self.sending_bytes
+    }
+
+    fn push(&mut self, job: Job) {
+        self.queued_bytes += job.bytes();
+        self.queue.push_back(job);
+    }
+
+    /// Takes what is behind the first `keep` out of the queue.
+    pub(super) fn split_off(&mut self, keep: usize) -> VecDeque<Job> {
+        let taken = self.queue.split_off(keep);
+        self.queued_bytes -= taken.iter().map(Job::bytes).sum::<usize>();
+        taken
+    }
+
+    /// Takes the first of the queue, at most so many, as far as their bytes may be sent now.
+    fn take(&mut self, most: usize, share: usize) -> Vec<Job> {
+        let mut taken = Vec::with_capacity(most.min(self.queue.len()));
+        while taken.len() < most
+            && let Some(next) = self.queue.front()
+            && (self.sending_bytes == 0 || self.sending_bytes.saturating_add(next.bytes()) <= share)
+        {
+            let bytes = next.bytes();
+            self.queued_bytes -= bytes;
+            self.sending_bytes += bytes;
+            taken.extend(self.queue.pop_front());
+        }
+        taken
+    }
+
+    /// An open breaker that nobody probes for, as after single passes, is the next event's when it is time for a probe.
+    fn watch_over_the_probe(&mut self) {
+        if !self.probing && self.breaker.probe_at().is_some_and(|at| at <= clock::now()) {
+            self.breaker.ajar();
+            // What was let back before has been answered: that is why it is open.
+            self.ramped_at = None;
+        }
+    }
+
     /// Some were let back to find out whether the destination is there: they come first. Another relay may have taken
     /// them, so not for ever.
     fn awaits_an_answer(&self) -> bool {
@@ -77,11 +123,15 @@ impl Lane {
         rate: Option<f64>,
         paused: bool,
         breaker: BreakerSettings,
+        share: usize,
     ) -> Self {
         let state = State {
             queue: VecDeque::new(),
+            queued_bytes: 0,
+            sending_bytes: 0,
             workers: 0,
             breaker: Breaker::new(breaker),
+            probing: false,
             last_error: None,
             congested: false,
             slow: false,
@@ -98,6 +148,7 @@ impl Lane {
             timeout,
             concurrency,
             batch_limit,
+            share,
             configured_pause: paused,
             asked_pause: AtomicBool::new(false),
             rate,
@@ -117,7 +168,9 @@ impl Lane {
     pub(super) fn accept(self: &Arc<Self>, engine: &Arc<Engine>, job: Job) {
         let refused = {
             let mut state = lock(&self.state);
-            if state.slow && state.queue.len() >= self.capacity() {
+            state.watch_over_the_probe();
+            // With somebody at work: it is workers who find the queue short again.
+            if state.slow && state.workers > 0 && self.is_full(&state, job.bytes()) {
                 state.congested = true;
             }
             if self.is_paused() {
@@ -126,7 +179,7 @@ impl Lane {
                 let error = state.last_error.clone().filter(|_| state.breaker.is_open());
                 Some((job, Answer::Parked { error, tried: None }))
             } else {
-                state.queue.push_back(job);
+                state.push(job);
                 if state.workers < self.concurrency {
                     state.workers += 1;
                     tokio::spawn(work(Arc::clone(engine), Arc::clone(self)));
@@ -139,46 +192,55 @@ impl Lane {
         }
     }
 
+    /// Whether a slow destination has enough waiting.
+    fn is_full(&self, state: &State, more: usize) -> bool {
+        state.queue.len() >= self.capacity() || (state.bytes() > 0 && state.bytes().saturating_add(more) > self.share)
+    }
+
     /// Nothing is sent there, by the configuration or because people said so.
     pub(super) fn is_paused(&self) -> bool {
         self.configured_pause || self.asked_pause.load(Ordering::Relaxed)
     }
 
-    /// What people have said. When it is a pause and news, what waits in the queue waits in the table from now on. Answers
-    /// whether a pause is over.
-    pub(super) fn heed(&self, engine: &Engine, paused: bool) -> bool {
+    /// Pauses or resumes as people have asked. Events in the queue of a paused destination wait in the table from then on.
+    pub(super) fn heed(&self, engine: &Engine, paused: bool) {
         if self.asked_pause.swap(paused, Ordering::Relaxed) == paused {
-            return false;
+            return;
         }
         if !paused {
             tracing::info!(destination = self.name, "a destination is resumed");
-            engine.recovered.notify_one();
-            return true;
+            return engine.recovered.notify_one();
         }
         tracing::info!(destination = self.name, "a destination is paused; its events wait");
-        let queue = std::mem::take(&mut lock(&self.state).queue);
+        let queue = lock(&self.state).split_off(0);
         queue.into_iter().for_each(|job| job.answer(engine, Answer::Paused));
-        false
     }
 
-    /// How many wait in the queue.
-    pub(super) fn queued(&self) -> usize {
-        lock(&self.state).queue.len()
+    /// Whether anything waits to be sent.
+    pub(super) fn has_queue(&self) -> bool {
+        !lock(&self.state).queue.is_empty()
     }
 
-    /// Parks what waits in the queue beyond what is sent next: others need the room.
-    pub(super) fn shed(&self, engine: &Engine) -> usize {
+    /// Parks what has waited in the queue for longer than this, beyond what is sent next and this lane's share of the bytes:
+    /// others need the room. Returns how many.
+    pub(super) fn shed(&self, engine: &Engine, patience: Duration) -> usize {
         let shed = {
             let mut state = lock(&self.state);
-            // It is workers who find the queue short again. With nothing to shed there may be none, and who is
-            // congested gets none.
-            if state.queue.len() <= self.capacity() {
+            let is_slow = state.queue.front().is_some_and(|job| clock::since(job.claimed_at()) >= patience);
+            let mut bytes = state.sending_bytes;
+            let fits = |job: &&Job| {
+                bytes = bytes.saturating_add(job.bytes());
+                bytes <= self.share
+            };
+            let keep = state.queue.iter().take(self.capacity()).take_while(fits).count();
+            // It is workers who find the queue short again, and a congested lane gets none.
+            if !is_slow || keep == state.queue.len() || state.workers == 0 {
                 return 0;
             }
             state.congested = true;
             state.slow = true;
             state.ramp = self.capacity().max(FIRST_RAMP);
-            state.queue.split_off(self.capacity())
+            state.split_off(keep)
         };
         let count = shed.len();
         shed.into_iter().for_each(|job| job.answer(engine, Answer::Parked { error: None, tried: None }));
@@ -187,22 +249,17 @@ impl Lane {
 
     /// Gives back what waits in the queue: the relay stops.
     pub(super) fn release(&self, engine: &Engine) {
-        let queue = std::mem::take(&mut lock(&self.state).queue);
+        let queue = lock(&self.state).split_off(0);
         queue.into_iter().for_each(|job| job.answer(engine, Answer::Released));
     }
 
     /// How many parked events may come back now; `None` while the destination is down or paused. More each time, as
     /// long as it has answered and sent all it had.
-    pub(super) fn ramp(&self, most: usize, probing: bool) -> Option<usize> {
+    pub(super) fn ramp(&self, most: usize) -> Option<usize> {
         let answered = self.answered.load(Ordering::Relaxed);
         let mut state = lock(&self.state);
         let state = &mut *state;
-        // Without a probe of its own (in single passes) the next event is the probe, when it is time for one.
-        if !probing && state.breaker.probe_at().is_some_and(|at| at <= clock::now()) {
-            state.breaker.ajar();
-            // What was let back before has been answered: that is why it is open.
-            state.ramped_at = None;
-        }
+        state.watch_over_the_probe();
         if self.is_paused() || state.breaker.is_open() {
             return None;
         }
@@ -213,7 +270,7 @@ impl Lane {
             // What it can send next: the rest would be parked again at once.
             state.answered_at_ramp = answered;
             state.ramped_at = Some(clock::now());
-            return Some(self.capacity().saturating_sub(state.queue.len()));
+            return Some(self.room(state));
         }
         if state.queue.is_empty() && answered > state.answered_at_ramp {
             state.ramp = (state.ramp * 2).min(most.max(FIRST_RAMP));
@@ -223,19 +280,44 @@ impl Lane {
         Some(state.ramp)
     }
 
+    /// How many more events a slow destination can have: as many as it sends next, in its share of the bytes.
+    fn room(&self, state: &State) -> usize {
+        let events = state.queue.len() + self.sending.load(Ordering::Relaxed);
+        let each = state.bytes().checked_div(events).unwrap_or_default().max(1);
+        let by_bytes = (self.share.saturating_sub(state.bytes()) / each).max(usize::from(events == 0));
+        self.capacity().saturating_sub(state.queue.len()).min(by_bytes)
+    }
+
     /// The next batch, or `None` when the worker can go home.
     fn next(&self) -> Option<Vec<Job>> {
         let mut state = lock(&self.state);
-        let count = self.batch_limit.min(state.queue.len());
-        if state.queue.len() <= self.capacity() / 2 {
+        if state.queue.len() <= self.capacity() / 2 && state.bytes() <= self.share / 2 {
             state.congested = false;
         }
-        if count == 0 {
-            state.slow = false;
+        let batch = state.take(self.batch_limit, self.share);
+        if batch.is_empty() {
+            if state.queue.is_empty() {
+                state.slow = false;
+                state.congested = false;
+            }
             state.workers -= 1;
             return None;
         }
-        Some(state.queue.drain(..count).collect())
+        Some(batch)
+    }
+
+    /// A batch is sent: its bytes are free, and there may be work for more than one.
+    fn sent(self: &Arc<Self>, engine: &Arc<Engine>, bytes: usize) {
+        let mut state = lock(&self.state);
+        state.sending_bytes -= bytes;
+        // The caller takes the next batch itself.
+        let idle = self.concurrency.saturating_sub(state.workers);
+        let helpers = idle.min(state.queue.len().div_ceil(self.batch_limit).saturating_sub(1));
+        state.workers += helpers;
+        drop(state);
+        for _ in 0..helpers {
+            tokio::spawn(work(Arc::clone(engine), Arc::clone(self)));
+        }
     }
 
     /// The next batch, when the rate allows it.
@@ -279,18 +361,23 @@ impl Lane {
 /// A worker sends batch after batch until the queue is empty.
 async fn work(engine: Arc<Engine>, lane: Arc<Lane>) {
     while let Some(batch) = lane.turn(&engine).await {
-        if lane.is_paused() {
-            batch.into_iter().for_each(|job| job.answer(&engine, Answer::Paused));
-            continue;
-        }
-        if lane.is_open() {
-            let error = lock(&lane.state).last_error.clone();
-            batch.into_iter().for_each(|job| job.answer(&engine, Answer::Parked { error: error.clone(), tried: None }));
-            continue;
-        }
-        let batch = engine.hold(batch, lane.timeout).await;
-        if !batch.is_empty() {
-            lane.send_batch(&engine, batch).await;
-        }
+        let bytes = batch.iter().map(Job::bytes).sum();
+        work_on(&engine, &lane, batch).await;
+        lane.sent(&engine, bytes);
+    }
+}
+
+async fn work_on(engine: &Arc<Engine>, lane: &Arc<Lane>, batch: Vec<Job>) {
+    if lane.is_paused() {
+        return batch.into_iter().for_each(|job| job.answer(engine, Answer::Paused));
+    }
+    if lane.is_open() {
+        let error = lock(&lane.state).last_error.clone();
+        let parked = || Answer::Parked { error: error.clone(), tried: None };
+        return batch.into_iter().for_each(|job| job.answer(engine, parked()));
+    }
+    let batch = engine.hold(batch, lane.timeout).await;
+    if !batch.is_empty() {
+        lane.send_batch(engine, batch).await;
     }
 }

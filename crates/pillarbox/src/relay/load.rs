@@ -89,6 +89,11 @@ impl Permit {
         self.batch.as_ref()?.span
     }
 
+    /// When its event was claimed.
+    pub(super) fn claimed_at(&self) -> Instant {
+        self.batch.as_ref().map_or_else(clock::now, |batch| batch.began)
+    }
+
     /// What became of its event stands in the table.
     pub(super) fn settled(&self, change: &Change) {
         if let Some(batch) = &self.batch {

@@ -18,9 +18,48 @@ const SECOND_OPINION: Duration = Duration::from_secs(10);
 /// How many others try then.
 const OTHERS: usize = 8;
 
+/// Somebody probes. When it is dropped and the breaker is still open, the next event is the probe: an open breaker is never
+/// left without one.
+pub(super) struct Probing {
+    engine: Arc<Engine>,
+    lane: Arc<Lane>,
+    opening: u64,
+}
+
+impl Probing {
+    pub(super) fn begin(engine: &Arc<Engine>, lane: &Arc<Lane>) -> Self {
+        let opening = {
+            let mut state = lock(&lane.state);
+            state.probing = true;
+            state.breaker.openings()
+        };
+        Self { engine: Arc::clone(engine), lane: Arc::clone(lane), opening }
+    }
+
+    /// Whether the outage that it probes for goes on. Others may have got through, and the destination may be down again.
+    fn is_open(&self) -> bool {
+        let state = lock(&self.lane.state);
+        state.breaker.is_open() && state.breaker.openings() == self.opening
+    }
+}
+
+impl Drop for Probing {
+    fn drop(&mut self) {
+        {
+            let mut state = lock(&self.lane.state);
+            if state.breaker.openings() == self.opening {
+                state.probing = false;
+            }
+        }
+        if self.is_open() {
+            self.lane.let_others_probe(&self.engine, 1);
+        }
+    }
+}
+
 /// While a destination is down, one event is tried again and again; the others wait untouched in the table.
-pub(super) async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job, opening: u64) {
-    let mut job = job;
+pub(super) async fn probe(probing: Probing, mut job: Job) {
+    let (engine, lane, opening) = (Arc::clone(&probing.engine), Arc::clone(&probing.lane), probing.opening);
     loop {
         let (probe_at, last_error) = {
             let state = lock(&lane.state);
@@ -31,24 +70,23 @@ pub(super) async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job, openin
         let parked = Answer::Parked { error: last_error, tried: None };
         let Some(probe_at) = probe_at else { return job.answer(&engine, parked) };
         if engine.rest_renewing(&job, probe_at.saturating_duration_since(clock::now())).await {
-            // The relay may run again, and then nobody would probe: the next event decides.
-            lock(&lane.state).breaker.ajar();
             return job.answer(&engine, parked);
         }
         let Some(held) = engine.hold(vec![job], lane.timeout).await.pop() else {
             // Its lease was lost, so somebody else has it.
-            return lane.let_others_probe(&engine, 1);
+            return;
         };
         job = held;
         if lane.is_paused() {
             // When it is resumed, the first that comes finds out.
-            lock(&lane.state).breaker.ajar();
             return job.answer(&engine, Answer::Paused);
         }
         let started = clock::now();
         let answer = lane.send(&engine, std::slice::from_mut(&mut job)).await.and_then(|mut answers| answers.pop());
         match answer {
-            Some(Err(error)) if error.kind == SendErrorKind::Unavailable => {
+            // A timeout is an outage here, whatever was sent before it and answered since: nothing else is sent now.
+            Some(Err(error)) if matches!(error.kind, SendErrorKind::Unavailable | SendErrorKind::Timeout) => {
+                let error = SendError { kind: SendErrorKind::Unavailable, ..error };
                 lane.tally.failed(&error);
                 lane.log_still_down(&engine, &job, &error);
                 if lane.still_down(&error) {
@@ -57,27 +95,17 @@ pub(super) async fn probe(engine: Arc<Engine>, lane: Arc<Lane>, job: Job, openin
                 }
             }
             Some(answer) => return lane.answered(&engine, job, answer, clock::since(started)),
-            None => {
-                lock(&lane.state).breaker.ajar();
-                return job.answer(&engine, Answer::Released);
-            }
+            None => return job.answer(&engine, Answer::Released),
         }
     }
 }
 
 /// An event with other destinations is not held for the one that is down: when it is time, the one that has waited
 /// longest is let back, and is the probe.
-pub(super) async fn probe_with_the_next(engine: Arc<Engine>, lane: Arc<Lane>, opening: u64) {
-    let probe_at = lock(&lane.state).breaker.probe_at();
+pub(super) async fn probe_with_the_next(probing: Probing) {
+    let probe_at = lock(&probing.lane.state).breaker.probe_at();
     let pause = probe_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(clock::now()));
-    engine.rest_unless(Phase::Stopping, pause).await;
-    let is_ours = {
-        let state = lock(&lane.state);
-        state.breaker.is_open() && state.breaker.openings() == opening
-    };
-    if is_ours {
-        lane.let_others_probe(&engine, 1);
-    }
+    probing.engine.rest_unless(Phase::Stopping, pause).await;
 }
 
 impl Lane {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::task::{AbortHandle, JoinHandle};
 use uuid::Uuid;
@@ -15,14 +15,15 @@ use super::{Engine, Phase, Relay};
 use crate::clock;
 use crate::delivery::{Change, Verdict};
 use crate::error::StoreError;
-use crate::store::{Claim, WakeUp};
+use crate::store::{Claim, Ticket, WakeUp};
 
-/// How long the claim loop waits for room before it takes some from the longest queue.
+/// How long the claim loop waits for room before it takes some from the queues of slow destinations.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Shorter pauses are not worth a question to the database.
 const WORTH_ASKING: Duration = Duration::from_millis(100);
-/// How long an event that must be sent alone waits for what is under way, and how long it is put off then.
-const SOLITUDE: Duration = Duration::from_secs(5);
+/// How long everything else waits for an event that must be sent alone: before it, and again while it is sent. What kills its
+/// relay later is found out only when there is nothing else to send.
+const SOLITUDE: Duration = Duration::from_millis(250);
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 /// What the database has to answer in, at least, when the relay stops.
@@ -94,6 +95,27 @@ impl Drop for Unfinished<'_> {
     }
 }
 
+/// The event that is sent alone, and when the next one may be.
+#[derive(Default)]
+struct Solitude {
+    /// A death of the relay counts against this event, which has lost so many leases, until others are sent beside it.
+    blamed: Option<(Ticket, u32)>,
+    /// When something was last sent on its way.
+    dispatched_at: Option<Instant>,
+    until: Option<Instant>,
+}
+
+impl Solitude {
+    fn is_over(&self) -> bool {
+        self.until.is_none_or(|until| until <= clock::now())
+    }
+
+    /// Events that are sent alone take half of the time at most.
+    fn rest(&mut self, began: Instant) {
+        self.until = Some(clock::now() + clock::since(began));
+    }
+}
+
 impl Engine {
     /// Wake: answers the pace of polling, which is faster when nothing else wakes the relay.
     async fn listen(&self) -> Pace {
@@ -119,8 +141,9 @@ impl Engine {
     /// Claim, route, send, as long as it runs; the settler settles.
     async fn cycle(self: &Arc<Self>, mut pace: Pace, pulse: &Pulse) {
         let mut backoff = FIRST_BACKOFF;
+        let mut solitude = Solitude::default();
         while self.room().await {
-            let claim = match self.unless_silent(self.claim()).await {
+            let claim = match self.unless_silent(self.claim(solitude.is_over())).await {
                 Some(Ok(claim)) => claim,
                 None => return,
                 Some(Err(error)) => {
@@ -140,7 +163,7 @@ impl Engine {
             if empty {
                 self.rest(self.until_due(pace.rest()).await).await;
             } else if self.phase.get() < Phase::Aborting {
-                self.dispatch_claim(claim).await;
+                self.dispatch_claim(claim, &mut solitude).await;
                 self.take_back_if_dropped();
             }
         }
@@ -154,34 +177,59 @@ impl Engine {
         }
     }
 
-    /// An event that may have killed relays is sent while nothing else is: if it does so again, it was this one. When
-    /// what is under way takes long, it is put off rather than everything else held up.
-    async fn dispatch_claim(self: &Arc<Self>, claim: Claim) {
-        if !claim.is_alone() {
-            return self.dispatch(claim);
+    /// An event that may have killed relays is sent while nothing else begins: if the relay dies then, it was this one.
+    /// Nobody waits long for that. When the event is not answered soon, others are sent beside it, and a death no longer
+    /// counts against it.
+    async fn dispatch_claim(self: &Arc<Self>, claim: Claim, solitude: &mut Solitude) {
+        if let Some((ticket, losses)) = solitude.blamed.take() {
+            self.blame(ticket, losses - 1).await;
         }
-        if self.becomes_quiet(SOLITUDE).await {
+        let suspect = claim.iter().next().filter(|_| claim.is_alone());
+        if let Some((ticket, losses)) = suspect.map(|suspect| (suspect.ticket(), suspect.event().claims)) {
+            let began = clock::now();
+            if self.is_quiet(solitude.dispatched_at).await && self.blame(ticket, losses).await {
+                solitude.blamed = Some((ticket, losses));
+            }
+            if self.phase.get() >= Phase::Stopping {
+                return self.give_back(claim);
+            }
             self.dispatch(claim);
-            self.becomes_quiet(self.settings.lease).await;
+            self.rest_unless_idle(SOLITUDE).await;
+            solitude.rest(began);
         } else {
-            tracing::info!("an event that must be sent alone is put off: something else takes long");
-            let stops = self.phase.get() >= Phase::Stopping;
-            self.give_back(claim, if stops { Duration::ZERO } else { SOLITUDE });
+            self.dispatch(claim);
         }
+        solitude.dispatched_at = Some(clock::now());
     }
 
-    /// Whether nothing is in flight before the time is up or the relay stops.
-    async fn becomes_quiet(&self, patience: Duration) -> bool {
+    /// Whether nothing that is under way began lately: neither is anything sent, nor does anything wait to be.
+    async fn is_quiet(&self, dispatched_at: Option<Instant>) -> bool {
+        let pause = dispatched_at.map_or(Duration::ZERO, |at| SOLITUDE.saturating_sub(clock::since(at)));
+        self.rest_unless_idle(pause).await;
+        self.lanes.values().all(|lane| !lane.has_queue())
+    }
+
+    /// Rests until nothing is in flight, or the relay stops, but no longer than this.
+    async fn rest_unless_idle(&self, pause: Duration) {
         tokio::select! {
             biased;
-            () = self.load.at_most(Weight::default()) => true,
-            _ = self.rest_unless(Phase::Stopping, patience) => false,
+            () = self.load.at_most(Weight::default()) => {}
+            _ = self.rest_unless(Phase::Stopping, pause) => {}
         }
     }
 
-    fn give_back(&self, claim: Claim, after: Duration) {
+    /// Returns whether so many losses count against the event from now on.
+    async fn blame(&self, suspect: Ticket, losses: u32) -> bool {
+        let written = self.store.blame(suspect, losses).await;
+        if let Err(error) = &written {
+            tracing::warn!(id = %suspect.id, %error, "the losses of a suspect event could not be written");
+        }
+        written.is_ok()
+    }
+
+    fn give_back(&self, claim: Claim) {
         for claimed in claim {
-            let verdict = Verdict::of(Change::Release { after }, claimed.event().attempts);
+            let verdict = Verdict::of(Change::Release { after: Duration::ZERO }, claimed.event().attempts);
             self.settler.settle(Settling::untried(claimed.settle(verdict), self.load.admit(0)));
         }
     }
@@ -219,14 +267,10 @@ impl Engine {
         if self.lanes.len() < 2 {
             return;
         }
-        if let Some(longest) = self.lanes.values().max_by_key(|lane| lane.queued()) {
-            let shed = longest.shed(self);
+        for lane in self.lanes.values() {
+            let shed = lane.shed(self, PATIENCE);
             if shed > 0 {
-                tracing::info!(
-                    destination = longest.name,
-                    events = shed,
-                    "a destination is slow; its events wait for it"
-                );
+                tracing::info!(destination = lane.name, events = shed, "a destination is slow; its events wait for it");
             }
         }
     }

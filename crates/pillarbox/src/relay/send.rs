@@ -13,6 +13,7 @@ use super::breaker::Met;
 use super::flight::Job;
 use super::lane::{FIRST_RAMP, Lane};
 use super::load::lock;
+use super::probe::Probing;
 use super::{Engine, Phase, probe};
 use crate::clock;
 use crate::delivery::Answer;
@@ -68,7 +69,7 @@ impl Lane {
             let mut state = lock(&self.state);
             let met = state.breaker.outage(clock::now(), error.after);
             state.last_error = Some(error.clone());
-            let waiting = if met == Met::Opened { std::mem::take(&mut state.queue) } else { VecDeque::new() };
+            let waiting = if met == Met::Opened { state.split_off(0) } else { VecDeque::new() };
             if met == Met::Opened {
                 state.ramp = FIRST_RAMP;
             }
@@ -86,17 +87,17 @@ impl Lane {
                 let event = engine.named("relay_breaker_trip");
                 tracing::warn!(%event, destination = self.name, %error, "a destination is down; its events wait for it");
                 waiting.into_iter().for_each(|job| job.answer(engine, parked(None)));
-                let opening = lock(&self.state).breaker.openings();
-                let (shared_engine, lane) = (Arc::clone(engine), Arc::clone(self));
-                if engine.is_probing() && !job.is_shared() {
+                if !engine.is_probing() {
+                    return job.answer(engine, parked(Some(took)));
+                }
+                let probing = Probing::begin(engine, self);
+                if job.is_shared() {
+                    job.answer(engine, parked(Some(took)));
+                    tokio::spawn(probe::probe_with_the_next(probing));
+                } else {
                     job.reload(engine.probes.admit(0));
                     engine.give_back_followers_of(job.event());
-                    tokio::spawn(probe::probe(shared_engine, lane, job, opening));
-                } else {
-                    job.answer(engine, parked(Some(took)));
-                    if engine.is_probing() {
-                        tokio::spawn(probe::probe_with_the_next(shared_engine, lane, opening));
-                    }
+                    tokio::spawn(probe::probe(probing, job));
                 }
             }
         }

@@ -263,6 +263,7 @@ impl RelayBuilder {
             return Err(BuildError::BadSetting { setting: "relay.order", value: "\"aggregate\"".to_owned(), why });
         }
         let mut lanes = BTreeMap::new();
+        let share = share(self.destinations.len(), self.settings.bytes_in_flight);
         for destination in self.destinations {
             check_destination(&destination, &self.settings)?;
             let name = destination.name.clone();
@@ -274,6 +275,7 @@ impl RelayBuilder {
                 destination.rate,
                 destination.paused,
                 self.settings.breaker,
+                share,
             );
             if lanes.insert(name.clone(), Arc::new(lane)).is_some() {
                 return Err(BuildError::SameName { name });
@@ -290,6 +292,12 @@ impl RelayBuilder {
             self.chance,
         )))
     }
+}
+
+/// How many bytes one of so many destinations may have under way: all of them together leave room for a claim.
+fn share(destinations: usize, bytes_in_flight: usize) -> usize {
+    const MOST: usize = 31;
+    if destinations < 2 { usize::MAX } else { bytes_in_flight / 2 / (destinations.min(MOST) + 1) }
 }
 
 fn check_settings(settings: &RelaySettings) -> Result<(), BuildError> {

@@ -2,9 +2,11 @@
 //! nothing new is claimed, so that what was sent is not sent again at full speed.
 
 use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -16,6 +18,7 @@ use super::{Engine, Phase};
 use crate::clock;
 use crate::delivery::{Change, Verdict};
 use crate::event::StoredEvent;
+use crate::observe::panic_message;
 use crate::store::{Claim, Settlement, Ticket};
 use crate::trace::{Settled, SpanContext, Tracer};
 
@@ -196,10 +199,19 @@ impl Engine {
         Some(lost)
     }
 
+    /// Settles a batch. If the store panics, the batch is left to its leases, and the settler goes on.
     async fn settle_batch(&self, batch: Vec<Settling>) {
         if batch.is_empty() {
             return;
         }
+        let events = batch.len();
+        if let Err(panic) = AssertUnwindSafe(self.try_settle_batch(batch)).catch_unwind().await {
+            let panic = panic_message(&*panic);
+            tracing::error!(events, panic, "settle panicked; what was sent may be sent again");
+        }
+    }
+
+    async fn try_settle_batch(&self, batch: Vec<Settling>) {
         let began = clock::now();
         let followed = self.tracer.as_deref().map(|tracer| Followed::new(tracer, &batch));
         let (settlements, permits): (Vec<Settlement>, Vec<Option<Permit>>) =

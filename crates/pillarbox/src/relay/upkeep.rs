@@ -1,9 +1,11 @@
 //! Upkeep, beside the path of the events: heartbeat, sweep, unparking, cleanup.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use uuid::Uuid;
 
 use super::figures::Figures;
@@ -12,7 +14,8 @@ use super::{Engine, Phase};
 use crate::clock;
 use crate::delivery::{Change, UNROUTED, Verdict};
 use crate::error::StoreError;
-use crate::store::{Heartbeat, Swept};
+use crate::observe::panic_message;
+use crate::store::{EventKind, Heartbeat, Swept};
 
 /// How often the relay says that it lives. Emitters believe it three times as long.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -45,7 +48,22 @@ impl Pulse {
 impl Engine {
     /// Until the relay stops.
     pub(super) async fn upkeep(self: Arc<Self>, pulse: Arc<Pulse>) {
-        tokio::join!(self.keep_beating(&pulse), self.keep_leases(), self.keep_unparking(), self.keep_cleaning());
+        tokio::join!(
+            self.supervise("heartbeat", || self.keep_beating(&pulse)),
+            self.supervise("leases", || self.keep_leases()),
+            self.supervise("unparking", || self.keep_unparking()),
+            self.supervise("cleanup", || self.keep_cleaning()),
+        );
+    }
+
+    /// Starts a part of the upkeep again when it panics.
+    async fn supervise<F: Future<Output = ()>>(&self, part: &'static str, start: impl Fn() -> F) {
+        while let Err(panic) = AssertUnwindSafe(start()).catch_unwind().await {
+            tracing::error!(part, panic = panic_message(&*panic), "upkeep panicked; starting it again");
+            if self.rest_unless(Phase::Stopping, LOOK).await {
+                return;
+            }
+        }
     }
 
     pub(super) async fn beat(&self, pulse: &Pulse) {
@@ -98,53 +116,35 @@ impl Engine {
 
     /// Unpark: the events of destinations that answer, in growing batches. Answers whether there are more of them.
     pub(super) async fn unpark(&self) -> Result<bool, StoreError> {
-        self.heed_pauses().await?;
+        let heeded = self.heed_pauses().await;
         let parked_on = self.store.parked_on().await?;
-        if self.reroutes_now() {
-            self.unpark_rerouted(&parked_on).await?;
-            *lock(&self.rerouted_at) = Some(clock::now());
-        }
+        let rerouted = if self.reroutes_now() { self.unpark_rerouted(&parked_on).await } else { Ok(()) };
+        // One that fails does not keep the others waiting.
+        let mut failed = heeded.and(rerouted).err();
         let mut more = false;
         for name in &parked_on {
             let most = self.settings.batch_size * 2;
-            let Some(ramp) = self.lanes.get(name).and_then(|lane| lane.ramp(most, self.is_probing())) else { continue };
+            let Some(ramp) = self.lanes.get(name).and_then(|lane| lane.ramp(most)) else { continue };
             more = true;
-            if ramp > 0 && self.store.unpark(name, None, ramp).await? > 0 {
-                self.waker.wake();
+            match self.unpark_on(name, ramp).await {
+                Ok(()) => {}
+                Err(error) => failed = Some(error),
             }
         }
-        Ok(more)
+        failed.map_or(Ok(more), Err)
+    }
+
+    async fn unpark_on(&self, name: &str, most: usize) -> Result<(), StoreError> {
+        if most > 0 && self.store.unpark(name, None, most).await? > 0 {
+            self.waker.wake();
+        }
+        Ok(())
     }
 
     /// What people have paused is paused, and what they have resumed goes on.
     pub(super) async fn heed_pauses(&self) -> Result<(), StoreError> {
         let paused = self.store.paused().await?;
-        let mut resumed = Vec::new();
-        for lane in self.lanes.values() {
-            if lane.heed(self, paused.contains(&lane.name)) {
-                resumed.push(lane.name.clone());
-            }
-        }
-        for name in resumed {
-            self.unpark_shared(&paused, &name).await?;
-        }
-        Ok(())
-    }
-
-    /// An event that waits for two that are paused stands with one of them, and the other is resumed.
-    async fn unpark_shared(&self, paused: &[String], resumed: &str) -> Result<(), StoreError> {
-        let batch = self.settings.batch_size;
-        for name in paused {
-            loop {
-                let unparked = self.store.unpark_shared(name, resumed, batch).await?;
-                if unparked > 0 {
-                    self.waker.wake();
-                }
-                if unparked < batch as u64 {
-                    break;
-                }
-            }
-        }
+        self.lanes.values().for_each(|lane| lane.heed(self, paused.contains(&lane.name)));
         Ok(())
     }
 
@@ -162,13 +162,27 @@ impl Engine {
         for name in parked_on.iter().filter(concerns_us) {
             for kind in self.store.parked_kinds(name).await? {
                 if self.routes.route(&kind.event_type, &kind.aggregate_type).is_some() {
-                    let unparked = self.store.unpark(name, Some(&kind), usize::MAX).await?;
-                    tracing::info!(event_type = kind.event_type, events = unparked, "events have a route now");
-                    self.waker.wake();
+                    self.unpark_kind(name, &kind).await?;
                 }
             }
         }
+        *lock(&self.rerouted_at) = Some(clock::now());
         Ok(())
+    }
+
+    /// In batches: one statement for a million events would hold their locks, and fail as a whole.
+    async fn unpark_kind(&self, name: &str, kind: &EventKind) -> Result<(), StoreError> {
+        let batch = self.settings.batch_size * 2;
+        let mut events = 0;
+        loop {
+            let unparked = self.store.unpark(name, Some(kind), batch).await?;
+            events += unparked;
+            self.waker.wake();
+            if unparked < batch as u64 {
+                tracing::info!(event_type = kind.event_type, events, "events have a route now");
+                return Ok(());
+            }
+        }
     }
 
     /// Cleanup: by one relay at a time, batch after batch.

@@ -195,6 +195,18 @@ impl Store for PostgresStore {
         Ok(rows.into_iter().map(|(id, token)| Ticket { id, token }).collect())
     }
 
+    async fn blame(&self, ticket: Ticket, losses: u32) -> Result<(), StoreError> {
+        self.schema
+            .query(include_str!("../../sql/postgres/blame.sql"))
+            .bind(ticket.id)
+            .bind(ticket.token)
+            .bind(losses.cast_signed())
+            .execute(&self.pool)
+            .await
+            .map_err(database("counting the losses of an event"))?;
+        Ok(())
+    }
+
     async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
         let error = killed_its_relays();
         let rows = self
@@ -248,20 +260,20 @@ impl Store for PostgresStore {
             .execute(&self.pool)
             .await
             .map_err(database("unparking events"))?;
-        Ok(done.rows_affected())
-    }
-
-    async fn unpark_shared(&self, on: &str, with: &str, at_most: usize) -> Result<u64, StoreError> {
+        let whole = done.rows_affected();
+        let left = limit(at_most).saturating_sub_unsigned(whole);
+        if kind.is_some() || left <= 0 {
+            return Ok(whole);
+        }
         let done = self
             .schema
             .query(include_str!("../../sql/postgres/unpark_shared.sql"))
             .bind(on)
-            .bind(limit(at_most))
-            .bind(with)
+            .bind(left)
             .execute(&self.pool)
             .await
             .map_err(database("unparking events"))?;
-        Ok(done.rows_affected())
+        Ok(whole + done.rows_affected())
     }
 
     async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError> {

@@ -97,7 +97,23 @@ struct ClaimedDelivery {
     status: String,
     attempts: u32,
     due_in: Option<f64>,
+    /// SQLite says 0 or 1.
+    #[serde(deserialize_with = "truth")]
+    parked: bool,
     error: String,
+}
+
+fn truth<'de, D: serde::Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Truth {
+        Word(bool),
+        Number(u8),
+    }
+    Ok(match Truth::deserialize(from)? {
+        Truth::Word(word) => word,
+        Truth::Number(number) => number != 0,
+    })
 }
 
 pub(crate) fn read_deliveries(id: Uuid, json: Option<&str>) -> Result<Vec<Delivery>, StoreError> {
@@ -111,6 +127,7 @@ pub(crate) fn read_deliveries(id: Uuid, json: Option<&str>) -> Result<Vec<Delive
                 status: row.status.parse().map_err(bad)?,
                 attempts: row.attempts,
                 due_in: Duration::from_secs_f64(row.due_in.unwrap_or_default().max(0.0)),
+                parked: row.parked,
                 error: row.error,
             })
         })

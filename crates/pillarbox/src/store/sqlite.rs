@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use serde_json::json;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
 use sqlx::{ConnectOptions, Sqlite, Transaction};
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -17,8 +19,8 @@ use uuid::Uuid;
 use super::row::killed_its_relays;
 use super::walk::SharedWalk;
 use super::{
-    Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, Order, Retention,
-    Settlement, Store, Swept, Ticket, Told, WakeUp,
+    Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_APART, LOSSES_BEFORE_FAILED,
+    Order, Retention, Settlement, Store, Swept, Ticket, Told, WakeUp,
 };
 use crate::delivery::Delivery;
 use crate::error::StoreError;
@@ -125,6 +127,17 @@ fn limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
+async fn unpark_deliveries(connection: &mut SqliteConnection, on: &str, ids: &[String]) -> Result<(), sqlx::Error> {
+    if !ids.is_empty() {
+        sqlx::query(include_str!("../../sql/sqlite/unpark_deliveries.sql"))
+            .bind(json!(ids).to_string())
+            .bind(on)
+            .execute(connection)
+            .await?;
+    }
+    Ok(())
+}
+
 /// Claim, second half: the lease.
 async fn lease(
     mut tx: Transaction<'_, Sqlite>,
@@ -137,6 +150,7 @@ async fn lease(
         .bind(json!(ids).to_string())
         .bind(ask.lease.as_secs_f64())
         .bind(token.hyphenated())
+        .bind(LOSSES_BEFORE_ALONE)
         .execute(&mut *tx)
         .await?;
     tx.commit().await
@@ -181,6 +195,17 @@ impl Store for SqliteStore {
         Ok(tickets.iter().filter(|ticket| renewed.contains(&ticket.id)).copied().collect())
     }
 
+    async fn blame(&self, ticket: Ticket, losses: u32) -> Result<(), StoreError> {
+        sqlx::query(include_str!("../../sql/sqlite/blame.sql"))
+            .bind(ticket.id.hyphenated())
+            .bind(ticket.token.hyphenated())
+            .bind(losses)
+            .execute(&self.relaxed)
+            .await
+            .map_err(database("counting the losses of an event"))?;
+        Ok(())
+    }
+
     async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
         let error = killed_its_relays();
         let rows = sqlx::query(include_str!("../../sql/sqlite/sweep.sql"))
@@ -222,26 +247,7 @@ impl Store for SqliteStore {
     }
 
     async fn unpark(&self, on: &str, kind: Option<&EventKind>, at_most: usize) -> Result<u64, StoreError> {
-        let done = sqlx::query(include_str!("../../sql/sqlite/unpark.sql"))
-            .bind(on)
-            .bind(limit(at_most))
-            .bind(kind.map(|kind| kind.event_type.as_str()))
-            .bind(kind.map(|kind| kind.aggregate_type.as_str()))
-            .execute(&self.relaxed)
-            .await
-            .map_err(database("unparking events"))?;
-        Ok(done.rows_affected())
-    }
-
-    async fn unpark_shared(&self, on: &str, with: &str, at_most: usize) -> Result<u64, StoreError> {
-        let done = sqlx::query(include_str!("../../sql/sqlite/unpark_shared.sql"))
-            .bind(on)
-            .bind(limit(at_most))
-            .bind(with)
-            .execute(&self.relaxed)
-            .await
-            .map_err(database("unparking events"))?;
-        Ok(done.rows_affected())
+        self.unpark_batch(on, kind, at_most).await.map_err(database("unparking events"))
     }
 
     async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError> {
@@ -299,14 +305,37 @@ impl Store for SqliteStore {
 }
 
 impl SqliteStore {
+    async fn unpark_batch(&self, on: &str, kind: Option<&EventKind>, at_most: usize) -> Result<u64, sqlx::Error> {
+        let mut tx = self.relaxed.begin_with("BEGIN IMMEDIATE").await?;
+        let mut ids: Vec<String> = sqlx::query_scalar(include_str!("../../sql/sqlite/unpark.sql"))
+            .bind(on)
+            .bind(limit(at_most))
+            .bind(kind.map(|kind| kind.event_type.as_str()))
+            .bind(kind.map(|kind| kind.aggregate_type.as_str()))
+            .fetch_all(&mut *tx)
+            .await?;
+        unpark_deliveries(&mut tx, on, &ids).await?;
+        if kind.is_none() && ids.len() < at_most {
+            let shared: Vec<String> = sqlx::query_scalar(include_str!("../../sql/sqlite/unpark_shared.sql"))
+                .bind(on)
+                .bind(limit(at_most - ids.len()))
+                .fetch_all(&mut *tx)
+                .await?;
+            unpark_deliveries(&mut tx, on, &shared).await?;
+            ids.extend(shared);
+        }
+        tx.commit().await?;
+        Ok(ids.len() as u64)
+    }
+
     async fn claim_due(&self, ask: Ask, token: Uuid) -> Result<Vec<(StoredEvent, Vec<Delivery>)>, StoreError> {
         let doing = "claiming events";
         let mut tx = self.relaxed.begin_with("BEGIN IMMEDIATE").await.map_err(database(doing))?;
         let rows = sqlx::query(include_str!("../../sql/sqlite/claim_due.sql"))
             .bind(limit(ask.limit))
             .bind(limit(ask.bytes))
-            .bind(LOSSES_BEFORE_ALONE)
-            .bind(LOSSES_BEFORE_FAILED)
+            .bind(LOSSES_BEFORE_APART)
+            .bind(ask.losses_below())
             .fetch_all(&mut *tx)
             .await
             .map_err(database(doing))?;

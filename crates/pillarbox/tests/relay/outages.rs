@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use pillarbox::delivery::{Change, Verdict};
 use pillarbox::relay::BreakerSettings;
 use pillarbox::store::{Filter, State, Turn};
-use pillarbox::{Destination, Inspect, Observed, Observer, RelaySettings, Route, SendError, Status, StoredEvent};
+use pillarbox::{
+    Destination, Inspect, Message, Observed, Observer, RelaySettings, Route, SendError, Sink, Status, StoredEvent,
+};
 use pillarbox_testkit::wait_until;
 use tokio::sync::oneshot;
 
@@ -50,6 +53,71 @@ async fn rows(outbox: &Outbox) -> HashMap<uuid::Uuid, chrono::DateTime<chrono::U
     let filter = Filter { state: Some(State::Parked), ..Filter::default() };
     let page = outbox.store.list(&filter, &Turn::first(1000)).await.unwrap();
     page.events.into_iter().map(|event| (event.id, event.updated_at)).collect()
+}
+
+/// A send from before the opening is answered while the probe is out, and the probe times out.
+#[tokio::test]
+async fn a_probe_that_times_out_while_an_older_send_is_answered_is_followed_by_another() {
+    let outbox = Outbox::new().await;
+    outbox.emit("slow", 1).await;
+    let gate = Gate::closed();
+    let place = Flaky { gate: gate.clone(), mood: Arc::default() };
+    let settings = RelaySettings { lease: Duration::from_secs(60), ..impatient() };
+    let destination = Destination::new("a", place.clone()).timeout(Duration::from_secs(3));
+    let relay = outbox.relay().settings(settings).destination(destination).route(all_to("a")).build().unwrap();
+    while_running(&relay, async {
+        wait_until("the slow one is inside", PATIENCE, async || gate.inside.load(Ordering::SeqCst) == 1).await;
+        outbox.emit("order.placed", 3).await;
+        // They are refused, which opens the breaker; the probe then hangs.
+        wait_until("a probe hangs", PATIENCE, async || place.mood.load(Ordering::SeqCst) == HANGING).await;
+        gate.open.add_permits(1);
+        wait_until("the slow one is answered", PATIENCE, async || outbox.counts().await.delivered == 1).await;
+        place.mood.store(FINE, Ordering::SeqCst);
+        wait_until("all are delivered", PATIENCE, async || outbox.counts().await.delivered == 4).await;
+    })
+    .await;
+}
+
+/// Slow ones wait at the gate. Others are refused three times, then one is left without an answer, until it is fine.
+#[derive(Clone)]
+struct Flaky {
+    gate: Gate,
+    mood: Arc<AtomicUsize>,
+}
+
+const HANGING: usize = 4;
+const FINE: usize = 100;
+
+#[async_trait]
+impl Sink for Flaky {
+    async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
+        if batch.iter().any(|message| message.event_type == "slow") {
+            return self.gate.send(batch).await;
+        }
+        match self.mood.load(Ordering::SeqCst) {
+            FINE => vec![Ok(()); batch.len()],
+            _ if self.mood.fetch_add(1, Ordering::SeqCst) + 1 < HANGING => {
+                vec![Err(SendError::unavailable("refused")); batch.len()]
+            }
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+/// Nobody probes after single passes.
+#[tokio::test]
+async fn a_breaker_that_single_passes_opened_closes_when_the_relay_runs() {
+    let outbox = Outbox::new().await;
+    outbox.emit("order.placed", 20).await;
+    let place = Place::down();
+    let relay = outbox.relay().destination(place.as_destination("a")).route(all_to("a")).build().unwrap();
+    relay.drain().await.unwrap();
+    assert_eq!(outbox.counts().await.pending(), 20);
+    place.now(|_| Ok(()));
+    while_running(&relay, async {
+        wait_until("all are delivered", PATIENCE, async || outbox.counts().await.delivered == 20).await;
+    })
+    .await;
 }
 
 #[tokio::test]

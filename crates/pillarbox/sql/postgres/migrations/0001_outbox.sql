@@ -65,9 +65,13 @@ CREATE TABLE outbox_delivery (
     next_attempt_at  timestamptz,
     delivered_at     timestamptz,
     error            text NOT NULL DEFAULT '',
+    -- It waits for its destination, whatever the event's other destinations do.
+    parked           boolean NOT NULL DEFAULT false,
     PRIMARY KEY (event_id, destination),
     CONSTRAINT outbox_delivery_status CHECK (status IN ('pending', 'delivered', 'failed'))
 );
+
+CREATE INDEX outbox_delivery_parked ON outbox_delivery (destination, event_id) WHERE parked;
 
 -- Failed attempts, for people to look at, the latest of each event.
 CREATE TABLE outbox_attempt (

@@ -69,8 +69,12 @@ CREATE TABLE outbox_delivery (
     next_attempt_at  TEXT,
     delivered_at     TEXT,
     error            TEXT NOT NULL DEFAULT '',
+    -- It waits for its destination, whatever the event's other destinations do.
+    parked           INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (event_id, destination)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX outbox_delivery_parked ON outbox_delivery (destination, event_id) WHERE parked;
 
 -- Failed attempts, for people to look at, the latest of each event.
 CREATE TABLE outbox_attempt (

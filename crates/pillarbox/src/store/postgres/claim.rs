@@ -11,7 +11,7 @@ use super::hold::lock;
 use super::neighbours::{self, Neighbour};
 use super::{PostgresStore, database, limit, read};
 use crate::error::StoreError;
-use crate::store::{Ask, Claim, ClaimBy, Claimed, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, Order};
+use crate::store::{Ask, Claim, ClaimBy, Claimed, LOSSES_BEFORE_APART, Order};
 
 impl PostgresStore {
     pub(super) async fn claim_due(&self, ask: Ask) -> Result<Claim, StoreError> {
@@ -47,8 +47,8 @@ impl PostgresStore {
             .bind(limit(ask.bytes))
             .bind(ask.lease.as_secs_f64())
             .bind(token)
-            .bind(LOSSES_BEFORE_ALONE.cast_signed())
-            .bind(LOSSES_BEFORE_FAILED.cast_signed())
+            .bind(LOSSES_BEFORE_APART.cast_signed())
+            .bind(ask.losses_below().cast_signed())
             .bind(floor.0)
             .bind(floor.1)
             .fetch_all(self.holds.pool())

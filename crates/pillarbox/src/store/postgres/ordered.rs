@@ -15,7 +15,7 @@ use super::locked::LockedEvent;
 use super::{PostgresStore, database, limit, read};
 use crate::error::StoreError;
 use crate::store::walk::{Page, Step};
-use crate::store::{Ask, Claim, Claimed, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, OnFailed};
+use crate::store::{Ask, Claim, Claimed, LOSSES_BEFORE_APART, OnFailed};
 
 impl PostgresStore {
     pub(super) async fn claim_ordered(&self, ask: Ask, on_failed: OnFailed) -> Result<Claim, StoreError> {
@@ -50,8 +50,8 @@ impl PostgresStore {
             .bind(limit(ask.bytes))
             .bind(ask.lease.as_secs_f64())
             .bind(token)
-            .bind(LOSSES_BEFORE_ALONE.cast_signed())
-            .bind(LOSSES_BEFORE_FAILED.cast_signed())
+            .bind(LOSSES_BEFORE_APART.cast_signed())
+            .bind(ask.losses_below().cast_signed())
             .bind(on_failed == OnFailed::Block)
             .bind(limit(step.rows))
             .bind(step.after.map(|(due_at, _)| due_at))

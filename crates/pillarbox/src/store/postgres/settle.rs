@@ -195,6 +195,7 @@ impl PostgresStore {
             .bind(rows.iter().map(|(_, row)| row.attempts.cast_signed()).collect::<Vec<_>>())
             .bind(rows.iter().map(|(_, row)| row.due_in.as_secs_f64()).collect::<Vec<_>>())
             .bind(rows.iter().map(|(_, row)| row::kept(&row.error)).collect::<Vec<_>>())
+            .bind(rows.iter().map(|(_, row)| row.parked).collect::<Vec<_>>())
             .execute(connection)
             .await?;
         Ok(())

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{SqliteStore, database, lease, limit, read};
 use crate::error::StoreError;
 use crate::store::walk::{Page, Step};
-use crate::store::{Ask, Claim, Claimed, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, OnFailed};
+use crate::store::{Ask, Claim, Claimed, LOSSES_BEFORE_APART, OnFailed};
 
 /// The place of a due event: its time, as text, and its `seq`.
 pub(super) type Place = (String, i64);
@@ -41,8 +41,8 @@ impl SqliteStore {
         let rows = sqlx::query(include_str!("../../../sql/sqlite/claim_ordered.sql"))
             .bind(limit(ask.limit))
             .bind(limit(ask.bytes))
-            .bind(LOSSES_BEFORE_ALONE)
-            .bind(LOSSES_BEFORE_FAILED)
+            .bind(LOSSES_BEFORE_APART)
+            .bind(ask.losses_below())
             .bind(on_failed == OnFailed::Block)
             .bind(limit(step.rows))
             .bind(due_at)

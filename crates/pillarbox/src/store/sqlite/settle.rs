@@ -64,7 +64,15 @@ async fn settle_deliveries(connection: &mut SqliteConnection, kept: &[&Settlemen
         .iter()
         .flat_map(|settlement| settlement.verdict().deliveries.iter().map(|row| (settlement.ticket().id, row)))
         .map(|(id, row)| {
-            json!([id, row.destination, row.status, row.attempts, row.due_in.as_secs_f64(), row::kept(&row.error)])
+            json!([
+                id,
+                row.destination,
+                row.status,
+                row.attempts,
+                row.due_in.as_secs_f64(),
+                row::kept(&row.error),
+                u8::from(row.parked)
+            ])
         })
         .collect();
     if !rows.is_empty() {
