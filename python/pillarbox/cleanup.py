@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import router
 
+from pillarbox.connection import close_if_broken
 from pillarbox.models import OutboxEvent
 from pillarbox.store import Store
 
@@ -19,6 +20,7 @@ def cleanup_delivered_events(
     Answers how many were deleted, and how many old ones remain for the next time.
     """
     store = Store(using or router.db_for_write(OutboxEvent))
+    close_if_broken(store.connection)
     seconds = retention_hours * 3600.0
     deleted = store.cleanup(seconds, seconds, batch_size)
     return {"deleted": deleted, "remaining": store.cleanup_remaining(seconds, seconds)}

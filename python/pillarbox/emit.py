@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -22,6 +23,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
 from pillarbox import on_commit, statements
+from pillarbox.connection import run_write
 from pillarbox.fields import moment_text, read_moment
 from pillarbox.ids import uuid7
 from pillarbox.models import OutboxEvent
@@ -31,6 +33,8 @@ AGGREGATE_LIMIT = 100
 NAME_LIMIT = 255
 PAYLOAD_LIMIT = 1024 * 1024
 _ATTEMPTS_LIMIT = 2**31 - 1
+#: The seq and the moment of each row, by its id.
+Written = dict[uuid.UUID, tuple[int, datetime.datetime]]
 # An escaped NUL, behind an even number of backslashes.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -130,19 +134,30 @@ def write(rows: Sequence[Row], *, using: str | None = None) -> list[OutboxEvent]
     columns = [_columns(row) for row in rows]
     alias = using or router.db_for_write(OutboxEvent)
     connection = connections[alias]
-    # One row is whole by itself; of several, those before a duplicate would stay.
-    with transaction.atomic(using=alias) if len(rows) > 1 else nullcontext():
-        written = _insert(connection, columns)
-        for row in rows:
-            if row.id not in written:
-                raise _duplicate(row)
+    insert, found = partial(_insert_all, connection, rows, columns), partial(_found, alias, rows)
+    written = run_write(connection, insert, found)
     on_commit.deliver(alias, rows)
     return [_event(row, written[row.id], alias) for row in rows]
 
 
-def _insert(
-    connection: BaseDatabaseWrapper, columns: list[tuple[Any, ...]]
-) -> dict[uuid.UUID, tuple[int, datetime.datetime]]:
+def _insert_all(connection: BaseDatabaseWrapper, rows: Sequence[Row], columns: list[tuple[Any, ...]]) -> Written:
+    # One row is whole by itself; of several, those before a duplicate would stay.
+    with transaction.atomic(using=connection.alias) if len(rows) > 1 else nullcontext():
+        written = _insert(connection, columns)
+        for row in rows:
+            if row.id not in written:
+                raise _duplicate(row)
+    return written
+
+
+def _found(alias: str, rows: Sequence[Row]) -> Written | None:
+    """The rows as they are in the table, if all of them are there."""
+    there = OutboxEvent.objects.using(alias).filter(pk__in=[row.id for row in rows])
+    written = {id: (seq, created_at) for id, seq, created_at in there.values_list("id", "seq", "created_at")}
+    return written if len(written) == len(rows) else None
+
+
+def _insert(connection: BaseDatabaseWrapper, columns: list[tuple[Any, ...]]) -> Written:
     """The seq and the moment of each row that was written."""
     if connection.vendor == "sqlite":
         texts = [(*row[:8], row[8] and moment_text(row[8])) for row in columns]

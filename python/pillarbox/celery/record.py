@@ -21,6 +21,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pillarbox import metrics, statements
 from pillarbox.celery import context, message
+from pillarbox.connection import run_write
 from pillarbox.ids import uuid7
 from pillarbox.signals import outbox_message_created
 
@@ -94,12 +95,30 @@ def record(sender: type, task_name: str, **recorded: Any) -> None:
     if waiting is not None and waiting.holds(connection):
         waiting.rows.append(row)
         return
-    if row.due is not None:
-        _write_all(connection, [row])
-    else:
-        params = (row.id, row.task_id[:_AGGREGATE_ID_LIMIT], task_name, row.payload, row.trace)
-        statements.run(connection, "record" if _is_woken(connection) else "record_and_wake", *params)
+    _write(row)
     _tell(sender, row)
+
+
+def _write(row: Row) -> None:
+    if row.due is not None:
+        _write_all([row])
+        return
+    connection = connections[row.alias]
+    params = (row.id, row.task_id[:_AGGREGATE_ID_LIMIT], row.task_name, row.payload, row.trace)
+    name = "record" if _is_woken(connection) else "record_and_wake"
+    _run(connection, [row], name, *params)
+
+
+def _run(connection: BaseDatabaseWrapper, rows: list[Row], name: str, *params: Any) -> None:
+    run_write(connection, partial(statements.run, connection, name, *params), partial(_found, rows))
+
+
+def _found(rows: list[Row]) -> list[Any] | None:
+    """Not None if the rows are in the table already."""
+    from pillarbox.models import OutboxEvent
+
+    there = OutboxEvent.objects.using(rows[0].alias).filter(pk__in=[row.id for row in rows])
+    return [] if there.count() == len(rows) else None
 
 
 def _is_woken(connection: BaseDatabaseWrapper) -> bool:
@@ -128,12 +147,12 @@ def batch(sender: type) -> Iterator[None]:
     finally:
         _waiting.reset(token)
     for alias in dict.fromkeys(row.alias for row in inner.rows):
-        _write_all(connections[alias], [row for row in inner.rows if row.alias == alias])
+        _write_all([row for row in inner.rows if row.alias == alias])
     for row in inner.rows:
         _tell(sender, row)
 
 
-def _write_all(connection: BaseDatabaseWrapper, rows: list[Row]) -> None:
+def _write_all(rows: list[Row]) -> None:
     """One JSON text with all rows: what they carry is JSON already, and need not be escaped for an array of texts."""
     written = ",".join(
         f'{{"id":"{row.id}","aggregate_id":{json.dumps(row.task_id[:_AGGREGATE_ID_LIMIT])},'
@@ -143,7 +162,7 @@ def _write_all(connection: BaseDatabaseWrapper, rows: list[Row]) -> None:
         + "}"
         for row in rows
     )
-    statements.run(connection, "record_all", f"[{written}]")
+    _run(connections[rows[0].alias], rows, "record_all", f"[{written}]")
 
 
 def _tell(sender: type, row: Row) -> None:
