@@ -15,9 +15,9 @@ from celery import Celery
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from pillarbox.celery import context
+from pillarbox.celery import context, leaving
 from pillarbox.celery.producer import QuietBackend, RecordingProducer, RememberedRoute, recording
-from pillarbox.celery.record import batch, record
+from pillarbox.celery.record import batch, record, record_together
 
 if TYPE_CHECKING:
     from celery.result import AsyncResult
@@ -80,6 +80,14 @@ class OutboxCelery(Celery):
     def _batching(self, acquired: Any) -> Any:
         with acquired as producer, self.batch():
             yield producer
+
+    def register_task(self, task: Any, **options: Any) -> Any:
+        """As Celery's. What the task sends in its own place is recorded when its code has ended."""
+        return leaving.prepare(super().register_task(task, **options), record_together)
+
+    def _task_from_fun(self, *args: Any, **options: Any) -> Any:
+        """Called by Celery for every task that is a function, those of ``shared_task`` included."""
+        return leaving.prepare(super()._task_from_fun(*args, **options), record_together)
 
     @property
     def backend(self) -> Any:

@@ -20,8 +20,8 @@ from django.db import connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pillarbox import metrics, statements
-from pillarbox.celery import context, message
-from pillarbox.connection import run_write
+from pillarbox.celery import context, leaving, message
+from pillarbox.connection import in_transaction, run_write
 from pillarbox.ids import uuid7
 from pillarbox.signals import outbox_message_created
 
@@ -89,9 +89,13 @@ def record(sender: type, task_name: str, **recorded: Any) -> None:
         message.to_json(trace) if trace else None,
         _held_until(headers.get("eta"), connection),
     )
+    waiting = _waiting.get()
+    at_the_end = leaving.waiting()
+    if at_the_end is not None and (waiting is not None or in_transaction(connection)):
+        at_the_end.append((sender, row))
+        return
     if not connection.in_atomic_block:
         _warn("celery_outbox_not_in_transaction", task_name=task_name, task_id=row.task_id)
-    waiting = _waiting.get()
     if waiting is not None and waiting.holds(connection):
         waiting.rows.append(row)
         return
@@ -146,9 +150,14 @@ def batch(sender: type) -> Iterator[None]:
         yield
     finally:
         _waiting.reset(token)
-    for alias in dict.fromkeys(row.alias for row in inner.rows):
-        _write_all([row for row in inner.rows if row.alias == alias])
-    for row in inner.rows:
+    record_together([(sender, row) for row in inner.rows])
+
+
+def record_together(rows: list[tuple[type, Row]]) -> None:
+    """Writes rows, each with its sender, with one statement for each database."""
+    for alias in dict.fromkeys(row.alias for _, row in rows):
+        _write_all([row for _, row in rows if row.alias == alias])
+    for sender, row in rows:
         _tell(sender, row)
 
 

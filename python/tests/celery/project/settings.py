@@ -12,6 +12,7 @@ USE_TZ = True
 CELERY_OUTBOX_APP = "tests.celery.project.celery.app"
 CELERY_OUTBOX_STALE_TIMEOUT_SECONDS = 301
 CELERY_BROKER_URL = os.environ.get("PROJECT_BROKER", "amqp://guest:hunter2@127.0.0.1:1//")
+CELERY_TASK_DEFAULT_QUEUE = os.environ.get("PROJECT_QUEUE", "celery")
 if _tick := os.environ.get("PROJECT_TICK_SECONDS"):
     CELERY_BEAT_SCHEDULE = {"tick": {"task": "tick", "schedule": float(_tick)}}
 OTHER_BROKER = "redis://:hunter3@127.0.0.1:1/0"
