@@ -103,14 +103,47 @@ def _celery() -> Iterator[CheckMessage]:
         try:
             from pillarbox.celery.loading import load_app
 
-            load_app()
+            before = _current_app()
+            app = load_app()
         except (ImportError, ImproperlyConfigured) as error:
             yield Error(str(error), id="pillarbox.E008")
+        else:
+            yield from _shared_tasks(app, before)
     elif _uses_outbox_celery():
         yield Warning(
             "OutboxCelery is used, but CELERY_OUTBOX_APP is not set: pillarbox_relay and pillarbox_config need it.",
             hint='The dotted path of your Celery app: "shop.celery.app".',
             id="pillarbox.W002",
+        )
+
+
+def _current_app() -> Any:
+    """The app that tasks of ``@shared_task`` would be sent by."""
+    from celery import current_app
+
+    return current_app._get_current_object()
+
+
+def _shared_tasks(app: Any, before: Any) -> Iterator[CheckMessage]:
+    """``before`` was current before the check itself imported the app."""
+    from pillarbox.celery import OutboxCelery
+    from pillarbox.celery.default import HINT, is_nobodys
+
+    current = _current_app()
+    if not isinstance(app, OutboxCelery):
+        return
+    if is_nobodys(before):
+        yield Warning(
+            "The app of CELERY_OUTBOX_APP is not imported when Django starts: tasks of @shared_task would be sent by"
+            " Celery's default app, past the outbox, and are refused.",
+            hint=f"{HINT[0].upper()}{HINT[1:]}.",
+            id="pillarbox.W003",
+        )
+    elif not isinstance(current, OutboxCelery):
+        yield Error(
+            f'Tasks of @shared_task are sent by the app "{current.main}", past the outbox.',
+            hint="Make the app of CELERY_OUTBOX_APP last, or give the other one set_as_current=False.",
+            id="pillarbox.E011",
         )
 
 
@@ -125,11 +158,7 @@ def _metrics() -> Iterator[CheckMessage]:
 
 def _uses_outbox_celery() -> bool:
     module = sys.modules.get("pillarbox.celery.app")
-    if module is None:
-        return False
-    from celery import current_app
-
-    return isinstance(current_app._get_current_object(), module.OutboxCelery)
+    return module is not None and isinstance(_current_app(), module.OutboxCelery)
 
 
 def _unknown() -> Iterator[CheckMessage]:

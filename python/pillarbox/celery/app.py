@@ -16,6 +16,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from pillarbox.celery import context, leaving
+from pillarbox.celery.default import become_default
 from pillarbox.celery.producer import QuietBackend, RecordingProducer, RememberedRoute, recording
 from pillarbox.celery.record import batch, record, record_together
 
@@ -32,6 +33,12 @@ class OutboxCelery(Celery):
     The task is sent if the transaction commits, by a relay, and never was if it does not. Tasks named in the setting
     ``CELERY_OUTBOX_EXCLUDE_TASKS`` go to the broker at once.
     """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if self.set_as_current:
+            # Celery makes it current in this thread, and the default of others only with DJANGO_SETTINGS_MODULE.
+            become_default(self)
 
     def send_task(
         self,
