@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import logging
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,11 +24,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
 from pillarbox import on_commit, statements
-from pillarbox.connection import run_write
+from pillarbox.connection import in_transaction, run_write
 from pillarbox.fields import moment_text, read_moment
 from pillarbox.ids import uuid7
-from pillarbox.models import OutboxEvent
+from pillarbox.log import warn
+from pillarbox.models import CELERY, OutboxEvent
 from pillarbox.store import as_uuid
+
+_logger = logging.getLogger(__name__)
 
 AGGREGATE_LIMIT = 100
 NAME_LIMIT = 255
@@ -97,6 +101,8 @@ def emit_event(
     or a key of your own, tells it again. `max_attempts=0` never gives up, `deliver_at` delays, `using` names another
     database than the router's.
 
+    Outside of a transaction it is written at once, with the warning `pillarbox_event_not_in_transaction`.
+
     Raises IntegrityError for a duplicate, and InvalidEvent (a ValueError) for what cannot be stored; the transaction
     stays usable after both.
     """
@@ -134,6 +140,9 @@ def write(rows: Sequence[Row], *, using: str | None = None) -> list[OutboxEvent]
     columns = [_columns(row) for row in rows]
     alias = using or router.db_for_write(OutboxEvent)
     connection = connections[alias]
+    if not in_transaction(connection):
+        first = {"event_type": rows[0].event_type, "event_id": str(rows[0].id)}
+        warn(_logger, "pillarbox_event_not_in_transaction", **first, events=len(rows))
     insert, found = partial(_insert_all, connection, rows, columns), partial(_found, alias, rows)
     written = run_write(connection, insert, found)
     on_commit.deliver(alias, rows)
@@ -173,6 +182,11 @@ def _insert(connection: BaseDatabaseWrapper, columns: list[tuple[Any, ...]]) -> 
 def _columns(row: Row) -> tuple[Any, ...]:
     """A row as the statement takes it, checked."""
     _check_text("aggregate_type", row.aggregate_type, AGGREGATE_LIMIT)
+    if row.aggregate_type == CELERY:
+        raise InvalidEvent(
+            f'the aggregate_type "{CELERY}" is reserved for tasks that pillarbox.celery.OutboxCelery records; name what'
+            " the event is about, or send the task by the app"
+        )
     _check_text("aggregate_id", row.aggregate_id, AGGREGATE_LIMIT)
     _check_text("event_type", row.event_type, NAME_LIMIT)
     _check_text("idempotency_key", row.idempotency_key, NAME_LIMIT)

@@ -23,6 +23,7 @@ from pillarbox import metrics, statements
 from pillarbox.celery import context, leaving, message
 from pillarbox.connection import in_transaction, run_write
 from pillarbox.ids import uuid7
+from pillarbox.log import warn
 from pillarbox.signals import outbox_message_created
 
 _AGGREGATE_ID_LIMIT = 100
@@ -94,8 +95,8 @@ def record(sender: type, task_name: str, **recorded: Any) -> None:
     if at_the_end is not None and (waiting is not None or in_transaction(connection)):
         at_the_end.append((sender, row))
         return
-    if not connection.in_atomic_block:
-        _warn("celery_outbox_not_in_transaction", task_name=task_name, task_id=row.task_id)
+    if not in_transaction(connection):
+        warn(_logger, "celery_outbox_not_in_transaction", task_name=task_name, task_id=row.task_id)
     if waiting is not None and waiting.holds(connection):
         waiting.rows.append(row)
         return
@@ -198,11 +199,3 @@ def _held_until(eta: str | None, connection: BaseDatabaseWrapper) -> Any:
     if until <= datetime.datetime.now(datetime.timezone.utc):
         return None
     return moment_text(until) if connection.vendor == "sqlite" else until
-
-
-def _warn(event: str, **fields: Any) -> None:
-    """By structlog where a project has set it up, else by logging."""
-    if context.structlog is not None and context.structlog.is_configured():
-        context.structlog.get_logger(__name__).warning(event, **fields)
-    else:
-        _logger.warning("%s %s", event, " ".join(f"{key}={value}" for key, value in fields.items()), extra=fields)
