@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import sqlite3
 import sys
 from collections.abc import Collection, Iterator, Mapping
@@ -19,6 +20,7 @@ KNOWN_SETTINGS = {
     "PILLARBOX_HANDLERS",
     "PILLARBOX_HOLD_ETA_SECONDS",
     "PILLARBOX_LEASE_SECONDS",
+    "PILLARBOX_MASK",
     "PILLARBOX_PAYLOAD_LIMIT",
     "PILLARBOX_PROGRAM",
     "PILLARBOX_UNHANDLED",
@@ -35,7 +37,8 @@ _LEAST_SQLITE = (3, 38, 0)
 
 def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """All of it, as Django calls it."""
-    return [*_database(), *_numbers(), *_words(), *_handlers(), *_celery(), *_metrics(), *_unknown()]
+    groups = (_database, _numbers, _words, _handlers, _celery, _metrics, _masks, _retention, _unknown)
+    return [message for group in groups for message in group()]
 
 
 def _database() -> Iterator[CheckMessage]:
@@ -154,6 +157,39 @@ def _metrics() -> Iterator[CheckMessage]:
     tags = getattr(settings, "MONITORING_STATSD_TAGS", None) or {}
     if not isinstance(tags, Mapping):
         yield Error('MONITORING_STATSD_TAGS must be a dict, for example {"service": "shop"}.', id="pillarbox.E010")
+
+
+def _masks() -> Iterator[CheckMessage]:
+    from pillarbox import json_path, mask, redact
+
+    try:
+        mask.parsed(tuple(mask.configured()))
+    except json_path.InvalidPath as error:
+        hint = "Until it is right, the admin masks all payloads."
+        yield Error(f"PILLARBOX_MASK: {error}.", hint=hint, id="pillarbox.E012")
+    if not redact.is_wanted():
+        return
+    try:
+        inspect.signature(redact.load_redactor()).bind("", [], {})
+    except ImproperlyConfigured as error:
+        yield Error(f"{error}.", id="pillarbox.E013")
+    except TypeError:
+        yield Error("CELERY_OUTBOX_PII_REDACTOR does not take (task_name, args, kwargs).", id="pillarbox.E013")
+
+
+def _retention() -> Iterator[CheckMessage]:
+    from pillarbox import retention
+
+    try:
+        retention.failed_seconds()
+    except ImproperlyConfigured as error:
+        yield Error(f"{error}.", id="pillarbox.E014")
+    if retention.has_task_name():
+        yield Warning(
+            "task_name of CELERY_OUTBOX_DLQ_RETENTION is not obeyed: failed events of all types are kept equally long.",
+            hint="Leave it out; to delete some earlier, use a queryset of pillarbox.models.DeadLetter.",
+            id="pillarbox.W004",
+        )
 
 
 def _uses_outbox_celery() -> bool:

@@ -19,6 +19,7 @@ from django.db import router, transaction
 
 from pillarbox import handlers
 from pillarbox.connection import close_if_broken
+from pillarbox.mask import Shown
 from pillarbox.models import OutboxEvent
 from pillarbox.store import Attempt, Store, Verdict
 
@@ -126,7 +127,7 @@ def _run(store: Store, event: OutboxEvent) -> Attempt | None:
         except Exception as error:
             logger.exception("pillarbox_handler_failed: %s, event %s (%s)", _name(handler), event.pk, event.event_type)
             took = int((time.monotonic() - started) * 1000)
-            return Attempt(_name(handler), took, _text(error))
+            return Attempt(_name(handler), took, Shown(event).text(_text(error)))
     return None
 
 

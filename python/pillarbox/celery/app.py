@@ -12,9 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
+from celery.utils.saferepr import saferepr
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
+from pillarbox import redact
 from pillarbox.celery import context, leaving
 from pillarbox.celery.default import become_default
 from pillarbox.celery.producer import QuietBackend, RecordingProducer, RememberedRoute, recording
@@ -60,11 +62,22 @@ class OutboxCelery(Celery):
             call |= {"producer": producer, "connection": connection, "router": router}
             return super().send_task(name, args, kwargs, **call, **options)
         options.pop("publisher", None)
+        if redact.is_wanted():
+            options = {**self._shown_arguments(name, args, kwargs), **options}
         if headers := context.add_context(options.get("headers")):
             options["headers"] = headers
         route = RememberedRoute(router or self.amqp.router)
         producer = RecordingProducer(self, route, partial(record, OutboxCelery, name))
         return super().send_task(name, args, kwargs, **call, producer=producer, router=route, **options)
+
+    def _shown_arguments(self, name: str, args: Any, kwargs: Any) -> dict[str, str]:
+        """What workers, monitors and pages show of the arguments, with ``CELERY_OUTBOX_PII_REDACTOR``."""
+        shown = redact.redacted(name, args, kwargs)
+        if shown is None:
+            return {"argsrepr": redact.MASKED, "kwargsrepr": redact.MASKED}
+        limits = self.amqp.argsrepr_maxsize, self.amqp.kwargsrepr_maxsize
+        texts = [saferepr(value, limit) for value, limit in zip(shown, limits, strict=True)]
+        return dict(zip(("argsrepr", "kwargsrepr"), texts, strict=True))
 
     def batch(self) -> contextlib.AbstractContextManager[None]:
         """Tasks that are sent inside are written with one statement, at the end of the block; none if it fails.
