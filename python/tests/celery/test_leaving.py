@@ -226,7 +226,7 @@ def test_a_task_that_is_run_in_the_place_of_another_sends_in_the_transaction(app
 def test_a_worker_retries_and_replaces_inside_of_transactions(alias, tmp_path):
     """All parts are real: a worker of the project, RabbitMQ, and a relay between them."""
     shared = environment(alias, PROJECT_BROKER=servers.broker("rabbitmq"), PROJECT_QUEUE=f"leaving-{uuid.uuid4().hex}")
-    running = processes.Processes(tmp_path)
+    running, odd = processes.Processes(tmp_path), ascii("in\0stead\ud800")
     send = ["-c", "from tests.celery.project.tasks import again; again.delay(2)"]
     running.start("relay", [processes.python(processes.NEWEST), "-m", "django", "pillarbox_relay"], shared)
     worker = processes.worker(processes.NEWEST, "tests.celery.project.tasks", f"leaving-{uuid.uuid4().hex}")
@@ -238,10 +238,10 @@ def test_a_worker_retries_and_replaces_inside_of_transactions(alias, tmp_path):
         return [row.aggregate_id for row in rows]
 
     try:
-        wait_until("the replacement has run", lambda: "instead" in ran(), running)
+        wait_until("the replacement has run", lambda: odd in ran(), running)
     finally:
         running.stop()
-    assert ran() == ["instead"]
+    assert ran() == [odd]
     recorded = OutboxEvent.objects.using(alias).filter(aggregate_type="celery").order_by("seq")
     assert [(row.event_type, row.payload["headers"]["retries"]) for row in recorded] == [
         ("again", 0),
@@ -249,4 +249,5 @@ def test_a_worker_retries_and_replaces_inside_of_transactions(alias, tmp_path):
         ("again", 2),
         ("instead", 0),
     ]
-    assert json.loads(recorded[3].payload["body"])[0] == ["instead"]
+    assert json.loads(recorded[3].payload["body"])[0] == ["in\0stead\ud800"]
+    assert recorded[3].payload["headers"]["argsrepr"] == "('in\\0stead\\ud800',)"
