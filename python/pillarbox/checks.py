@@ -7,6 +7,7 @@ import inspect
 import sqlite3
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -167,6 +168,8 @@ def _masks() -> Iterator[CheckMessage]:
     except json_path.InvalidPath as error:
         hint = "Until it is right, the admin masks all payloads."
         yield Error(f"PILLARBOX_MASK: {error}.", hint=hint, id="pillarbox.E012")
+    else:
+        yield from _masked_by_the_relay_only(mask.configured())
     if not redact.is_wanted():
         return
     try:
@@ -175,6 +178,22 @@ def _masks() -> Iterator[CheckMessage]:
         yield Error(f"{error}.", id="pillarbox.E013")
     except TypeError:
         yield Error("CELERY_OUTBOX_PII_REDACTOR does not take (task_name, args, kwargs).", id="pillarbox.E013")
+
+
+def _masked_by_the_relay_only(paths: list[str]) -> Iterator[CheckMessage]:
+    """The relay's configuration in the current directory may mask more than the setting does."""
+    try:
+        import tomllib  # Python 3.11
+
+        written = tomllib.loads(Path("pillarbox.toml").read_text(encoding="utf-8"))["admin"]["mask"]
+    except (ImportError, OSError, ValueError, KeyError, TypeError):
+        return
+    if missing := [path for path in written if path not in paths]:
+        yield Warning(
+            f"pillarbox.toml masks {', '.join(map(str, missing))}, and Django's admin does not.",
+            hint="Add it to the setting PILLARBOX_MASK.",
+            id="pillarbox.W005",
+        )
 
 
 def _retention() -> Iterator[CheckMessage]:

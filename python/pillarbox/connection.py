@@ -1,8 +1,8 @@
-"""The connection of a process without requests: a broken one is replaced, and what it was to write is written again.
+"""Reconnect: writes outside of a transaction survive a connection that the server has closed.
 
 Django replaces broken connections between requests. Beat, workers and commands that run for days have no requests: they
-would keep a connection that the server has closed, and every statement would fail until they are restarted. Inside a
-transaction nothing is repeated here: the statements before are gone with the connection, and the caller must know.
+would keep the broken connection, and every statement would fail until a restart. Inside a transaction nothing is
+repeated: the earlier statements are lost with the connection, and the caller must know.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def run_write(
     """Runs a write; outside of a transaction, a write that fails for its connection runs again on a new one, once.
 
     The first write may have been committed before the connection broke. The second one then raises IntegrityError, and
-    `found` returns what the first one wrote, or None if it was somebody else's row.
+    `found` returns what the first one wrote, or None if another writer has the key.
     """
     if in_transaction(connection):
         return statement()
@@ -67,7 +67,8 @@ def run_write(
 def _is_broken(connection: BaseDatabaseWrapper, before: Any, error: Exception) -> bool:
     if isinstance(error, DataError | IntegrityError):
         return False
-    if getattr(error.__cause__, "sqlstate", None) == _READ_ONLY:
+    # psycopg 3 and psycopg 2.
+    if _READ_ONLY in (getattr(error.__cause__, name, None) for name in ("sqlstate", "pgcode")):
         return True
     # Leaving an atomic block replaces a connection on which nothing can be rolled back.
     return connection.connection is not before or not connection.is_usable()

@@ -1,4 +1,4 @@
-"""Masking: which values of a payload nobody is to see in Django's admin. They are shown as `•••`.
+"""Masking: Django's admin shows secret values of a payload as `•••`.
 
 The setting `PILLARBOX_MASK` names them by JSON paths, as `[admin] mask` names them for the program's pages. For Celery
 tasks the function `CELERY_OUTBOX_PII_REDACTOR` decides. A value that is masked must not come out another way: errors
@@ -102,12 +102,15 @@ def configured() -> list[Any]:
     paths = getattr(settings, "PILLARBOX_MASK", None) or []
     if isinstance(paths, str) or not isinstance(paths, list | tuple | set | frozenset):
         raise json_path.InvalidPath("PILLARBOX_MASK is not a list of JSON paths")
+    for path in paths:
+        if not isinstance(path, str):
+            json_path.parse(path)  # raises
     return list(paths)
 
 
 @cache
 def parsed(paths: tuple[Any, ...]) -> tuple[json_path.Path, ...]:
-    """Raises InvalidPath."""
+    """The paths, ready to be followed. Raises InvalidPath."""
     return tuple(map(json_path.parse, paths))
 
 

@@ -1,4 +1,4 @@
-"""Redact: what people may read of a Celery task's arguments. The worker gets them as they are.
+"""Redact: people read a Celery task's arguments without secrets. The worker gets them as they are.
 
 The setting `CELERY_OUTBOX_PII_REDACTOR`, a function or its dotted path, is called with the task's name and copies of
 its arguments, and returns what may be read of them, as in django-celery-outbox. When it fails, nothing may be read.
@@ -53,7 +53,7 @@ def _callable(given: Any) -> Redactor:
 
 
 def redacted(task_name: str, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-    """What may be read of the arguments; None if nothing may. A tuple stays a tuple."""
+    """Returns the arguments as people may read them, or None if the redactor fails. A tuple stays a tuple."""
     try:
         given = copy.deepcopy((list(args or ()), dict(kwargs or {})))
         shown_args, shown_kwargs = load_redactor()(task_name, *given)
@@ -65,7 +65,7 @@ def redacted(task_name: str, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
 
 
 def redacted_message(task_name: str, payload: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """A recorded message as it may be shown, and what is hidden of it. Only JSON is read: no pickle is opened."""
+    """Returns a recorded message as it may be shown, and the hidden values. Only JSON is read: no pickle is opened."""
     try:
         args, kwargs, embed = json.loads(payload["body"])
     except (KeyError, TypeError, ValueError):
@@ -81,7 +81,7 @@ def redacted_message(task_name: str, payload: dict[str, Any]) -> tuple[dict[str,
 
 
 def without_reprs(payload: dict[str, Any]) -> dict[str, Any]:
-    """Without the arguments as Celery shows them in the headers of a message."""
+    """Returns the message with its headers `argsrepr` and `kwargsrepr` masked."""
     headers = payload.get("headers")
     if not isinstance(headers, dict):
         return payload
@@ -90,7 +90,7 @@ def without_reprs(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _signature(value: Any) -> Any:
-    """Redacts signatures, and those inside of them: callbacks, chains, chords. None if one cannot be redacted."""
+    """Redacts a signature and those inside of it: callbacks, chains, chords. Returns None if the redactor fails."""
     if isinstance(value, list):
         items = [_signature(item) for item in value]
         return (
@@ -112,7 +112,7 @@ def _signature(value: Any) -> Any:
 
 
 def _difference(before: Any, after: Any) -> Any:
-    """What is in the one and not at the same place in the other."""
+    """Returns the values of `before` that `after` does not have at the same place."""
     if before == after:
         return []
     if isinstance(before, dict) and isinstance(after, dict):

@@ -102,7 +102,7 @@ class OutboxCelery(Celery):
             yield producer
 
     def register_task(self, task: Any, **options: Any) -> Any:
-        """As Celery's. What the task sends in its own place is recorded when its code has ended."""
+        """As Celery's. The successor of the task (retry, replace) is recorded when its code has ended."""
         return leaving.prepare(super().register_task(task, **options), record_together)
 
     def _task_from_fun(self, *args: Any, **options: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Retry and replace: what takes the place of a task is recorded when the task's code has ended.
+"""Retry and replace: the successor of a task is recorded when the task's code has ended.
 
 ``self.retry()`` and ``self.replace()`` leave the task by an exception, which rolls back the transaction around them. A
-row in that transaction would be undone, and the task would be gone. So the row waits here until the code of the task
-has ended, in whatever way. If the process dies before, nothing was recorded: the broker redelivers the task if it is
-acknowledged late.
+row in that transaction would be undone, and the task would be lost. So the row waits here until the code of the task
+has ended, successfully or not. If the process dies earlier, nothing is recorded: the broker redelivers the task if it
+is acknowledged late.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Any
 from celery import Task
 from celery.app.trace import task_has_custom
 
-#: What waits for the end of the task that runs. None if no task of an outbox runs.
+#: The rows that wait for the end of the running task. None if no task of an outbox runs.
 _waiting: ContextVar[list[Any] | None] = ContextVar("pillarbox_waiting_for_the_end", default=None)
 
-#: Set while a task sends what takes its place.
+#: Set while a task sends its successor.
 _leaving: ContextVar[bool] = ContextVar("pillarbox_leaving", default=False)
 
 
 def waiting() -> list[Any] | None:
-    """Where to put what the task that runs sends in its place; None for what is sent in any other way."""
+    """Returns the list for the successor of the running task; None for every other message."""
     return _waiting.get() if _leaving.get() else None
 
 
 def prepare(task: Task, write: Callable[[list[Any]], None]) -> Task:
-    """Has ``write`` called at the end of the task's code with what waits then. Any base class may be below."""
+    """Wraps a task of any base class so that ``write`` is called with the waiting rows at the end of its code."""
     if getattr(task, "_pillarbox_prepared", False):
         return task
     task._pillarbox_prepared = True
@@ -38,7 +38,7 @@ def prepare(task: Task, write: Callable[[list[Any]], None]) -> Task:
     task.retry = _leaves(task.retry)
     task.replace = _leaves(task.replace)
     if task_has_custom(task, "__call__"):
-        # It runs around ``run``, perhaps with a transaction. Python looks for it in the class only.
+        # It runs around ``run``, perhaps in a transaction. Python looks it up in the class only.
         cls = type(task)
         names = {"__call__": _to_its_end(cls.__call__, write), "__module__": cls.__module__, "__doc__": cls.__doc__}
         task.__class__ = type(cls.__name__, (cls,), names)
@@ -57,7 +57,7 @@ def _to_its_end(run: Callable[..., Any], write: Callable[[list[Any]], None]) -> 
             _waiting.reset(tokens[0])
             _leaving.reset(tokens[1])
             if rows:
-                # An error of the database takes the place of Retry: the task has failed, and says why.
+                # A database error replaces Retry here: the task fails with it.
                 write(rows)
 
     return run_to_its_end

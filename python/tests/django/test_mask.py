@@ -79,13 +79,26 @@ def test_a_wrong_path_says_what_and_masks_everything(settings, path, complaint):
 
 
 @pytest.mark.django_db(databases=["default", "lite"])
-@pytest.mark.parametrize("paths", ["$.card", ["card"], [7], {"$.card": 1}])
+@pytest.mark.parametrize("paths", ["$.card", ["card"], [7], [["$.card"]], {"$.card": 1}])
 def test_a_wrong_setting_is_found_by_the_check(settings, paths):
     settings.PILLARBOX_MASK = ["$.card"]
     assert "pillarbox.E012" not in complaints()
     settings.PILLARBOX_MASK = paths
     assert "pillarbox.E012" in complaints()
     assert shown(settings, paths, {"card": 1}).payload == "•••"
+
+
+@pytest.mark.django_db(databases=["default", "lite"])
+def test_what_only_the_relay_masks_is_found_by_the_check(settings, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pillarbox.toml").write_text('[admin]\nmask = ["$.card", "$..token"]\n')
+    settings.PILLARBOX_MASK = ["$.card", "$.other"]
+    (message,) = [message for message in run_checks() if message.id == "pillarbox.W005"]
+    assert message.msg == "pillarbox.toml masks $..token, and Django's admin does not."
+    settings.PILLARBOX_MASK = ["$.card", "$..token"]
+    assert "pillarbox.W005" not in complaints()
+    (tmp_path / "pillarbox.toml").write_text("[admin")
+    assert "pillarbox.W005" not in complaints()
 
 
 def test_texts_about_an_event_do_not_quote_what_is_masked(settings):
