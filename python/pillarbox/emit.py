@@ -37,8 +37,6 @@ AGGREGATE_LIMIT = 100
 NAME_LIMIT = 255
 PAYLOAD_LIMIT = 1024 * 1024
 _ATTEMPTS_LIMIT = 2**31 - 1
-#: The seq and the moment of each row, by its id.
-Written = dict[uuid.UUID, tuple[int, datetime.datetime]]
 # An escaped NUL, behind an even number of backslashes.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -75,6 +73,10 @@ class Row:
             self.idempotency_key = str(self.id)
         elif self.idempotency_key is None:
             self.idempotency_key = f"{self.aggregate_type}:{self.aggregate_id}"
+
+
+#: The seq and the moment of each written row, by its id.
+Written = dict[uuid.UUID, tuple[int, datetime.datetime]]
 
 
 def emit_event(
