@@ -17,7 +17,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from pillarbox import statements
+from pillarbox import mask, statements
 from pillarbox.mask import Shown
 from pillarbox.models import DeadLetter, OutboxEvent
 from pillarbox.store import Store
@@ -167,6 +167,11 @@ class DeadLetterAdmin(_ReadOnlyAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:
         return super().get_queryset(request).filter(status=OutboxEvent.Status.FAILED)
+
+    def get_search_fields(self, request: HttpRequest) -> tuple[str, ...]:
+        """Without errors where something is masked: a stored error may quote it, and a search would confirm a guess."""
+        fields = super().get_search_fields(request)
+        return tuple(field for field in fields if field != "error_message" or not mask.is_wanted())
 
     @admin.display(description=_("error"))
     def error(self, event: OutboxEvent) -> str:

@@ -108,6 +108,11 @@ def configured() -> list[Any]:
     return list(paths)
 
 
+def is_wanted() -> bool:
+    """Whether anything is masked."""
+    return bool(getattr(settings, "PILLARBOX_MASK", None)) or redact.is_wanted()
+
+
 @cache
 def parsed(paths: tuple[Any, ...]) -> tuple[json_path.Path, ...]:
     """The paths, ready to be followed. Raises InvalidPath."""

@@ -9,8 +9,10 @@ import pytest
 from celery import group
 from django.db import OperationalError, connection
 
+from pillarbox import report
 from pillarbox.celery import OutboxCelery
 from pillarbox.models import OutboxEvent
+from pillarbox.signals import outbox_message_sent
 from tests import processes, servers
 from tests.celery.conftest import make
 from tests.parts.shop import wait_until
@@ -59,6 +61,32 @@ def test_a_task_that_was_recorded_before_the_connection_broke_is_not_recorded_tw
         send(app, "t1")
     assert lost
     assert OutboxEvent.objects.filter(aggregate_id="t1").count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_receivers_of_the_relays_signals_get_a_new_connection(monkeypatch, caplog):
+    monkeypatch.setattr(report, "_UPKEEP_SECONDS", 0)
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
+    connection.close()
+    counted = []
+
+    def count(sender, task_id, **more):
+        counted.append((task_id, OutboxEvent.objects.count()))
+
+    def lines():
+        for task_id in ("t1", "t2"):
+            terminate()
+            yield json.dumps(
+                {"outcome": "sent", "aggregate_type": "celery", "aggregate_id": task_id, "event_type": "t"}
+            )
+
+    outbox_message_sent.connect(count)
+    try:
+        report.listen(lines())
+    finally:
+        outbox_message_sent.disconnect(count)
+    assert counted == [("t1", 0), ("t2", 0)]
+    assert "celery_outbox_signal_error" not in caplog.text
 
 
 @pytest.mark.parametrize("checks", [False, True], ids=["", "CONN_HEALTH_CHECKS"])

@@ -147,6 +147,10 @@ def test_the_admin_shows_nothing_that_is_masked(page, settings, monkeypatch, cap
         assert "the bank refuses •••" in text
         assert SECRET not in text
         assert "hunter2" not in text
+    assert str(event.pk) not in page(f"{DEAD}?q=4111")
+    settings.PILLARBOX_MASK = []
+    assert str(event.pk) in page(f"{DEAD}?q=4111")
+    settings.PILLARBOX_MASK = ["$.card.number"]
     assert "Ann" in page(f"{EVENTS}{event.pk}/change/")
     assert "acme" in page(f"{EVENTS}{event.pk}/change/")
 
