@@ -17,7 +17,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from pillarbox import statements
+from pillarbox import mask, statements
+from pillarbox.mask import Shown
 from pillarbox.models import DeadLetter, OutboxEvent
 from pillarbox.store import Store
 from pillarbox.summary import summary
@@ -52,7 +53,7 @@ class _ReadOnlyAdmin(admin.ModelAdmin):
         "delivered_at",
         "created_at",
         "updated_at",
-        "error_message",
+        "shown_error",
         "shown_payload",
         "shown_headers",
         "failed_attempts",
@@ -78,22 +79,28 @@ class _ReadOnlyAdmin(admin.ModelAdmin):
 
     @admin.display(description=_("payload"))
     def shown_payload(self, event: OutboxEvent) -> str:
-        return _shown(event.payload)
+        return _shown(Shown(event).payload)
 
     @admin.display(description=_("headers"))
     def shown_headers(self, event: OutboxEvent) -> str:
-        return "-" if event.headers is None else _shown(event.headers)
+        return "-" if event.headers is None else _shown(Shown(event).headers(event.headers))
+
+    @admin.display(description=_("error message"))
+    def shown_error(self, event: OutboxEvent) -> str:
+        return Shown(event).text(event.error_message) or "-"
 
     @admin.display(description=_("failed attempts"))
     def failed_attempts(self, event: OutboxEvent) -> str:
         rows = statements.run(_store().connection, "get_attempts", str(event.pk))
-        lines = ((number, at, to, error) for number, to, at, _ms, _code, error, _answer in rows)
+        shown = Shown(event)
+        lines = ((number, at, to, shown.text(error)) for number, to, at, _ms, _code, error, _answer in rows)
         return format_html_join("", "{}. {} {}: {}<br>", lines) or "-"
 
     @admin.display(description=_("destinations"))
     def destinations(self, event: OutboxEvent) -> str:
         rows = statements.run(_store().connection, "get_deliveries", str(event.pk))
-        lines = ((to, status, attempts, error) for to, status, attempts, _due, _at, error in rows)
+        shown = Shown(event)
+        lines = ((to, status, attempts, shown.text(error)) for to, status, attempts, _due, _at, error in rows)
         return format_html_join("", "{}: {} ({}) {}<br>", lines) or "-"
 
     def _retry(self, request: HttpRequest, queryset: QuerySet[OutboxEvent], note: str) -> None:
@@ -161,9 +168,14 @@ class DeadLetterAdmin(_ReadOnlyAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:
         return super().get_queryset(request).filter(status=OutboxEvent.Status.FAILED)
 
+    def get_search_fields(self, request: HttpRequest) -> tuple[str, ...]:
+        """Without errors where something is masked: a stored error may quote it, and a search would confirm a guess."""
+        fields = super().get_search_fields(request)
+        return tuple(field for field in fields if field != "error_message" or not mask.is_wanted())
+
     @admin.display(description=_("error"))
     def error(self, event: OutboxEvent) -> str:
-        return truncatechars(event.error_message, 80)
+        return truncatechars(Shown(event).text(event.error_message), 80)
 
     @admin.action(description=_("Put selected dead letters back into the queue"), permissions=["retry"])
     def retry_selected(self, request: HttpRequest, queryset: QuerySet[OutboxEvent]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import sqlite3
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -19,6 +21,7 @@ KNOWN_SETTINGS = {
     "PILLARBOX_HANDLERS",
     "PILLARBOX_HOLD_ETA_SECONDS",
     "PILLARBOX_LEASE_SECONDS",
+    "PILLARBOX_MASK",
     "PILLARBOX_PAYLOAD_LIMIT",
     "PILLARBOX_PROGRAM",
     "PILLARBOX_UNHANDLED",
@@ -35,7 +38,8 @@ _LEAST_SQLITE = (3, 38, 0)
 
 def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """All of it, as Django calls it."""
-    return [*_database(), *_numbers(), *_words(), *_handlers(), *_celery(), *_metrics(), *_unknown()]
+    groups = (_database, _numbers, _words, _handlers, _celery, _metrics, _masks, _retention, _unknown)
+    return [message for group in groups for message in group()]
 
 
 def _database() -> Iterator[CheckMessage]:
@@ -103,14 +107,47 @@ def _celery() -> Iterator[CheckMessage]:
         try:
             from pillarbox.celery.loading import load_app
 
-            load_app()
+            before = _current_app()
+            app = load_app()
         except (ImportError, ImproperlyConfigured) as error:
             yield Error(str(error), id="pillarbox.E008")
+        else:
+            yield from _shared_tasks(app, before)
     elif _uses_outbox_celery():
         yield Warning(
             "OutboxCelery is used, but CELERY_OUTBOX_APP is not set: pillarbox_relay and pillarbox_config need it.",
             hint='The dotted path of your Celery app: "shop.celery.app".',
             id="pillarbox.W002",
+        )
+
+
+def _current_app() -> Any:
+    """The app that tasks of ``@shared_task`` would be sent by."""
+    from celery import current_app
+
+    return current_app._get_current_object()
+
+
+def _shared_tasks(app: Any, before: Any) -> Iterator[CheckMessage]:
+    """``before`` was current before the check itself imported the app."""
+    from pillarbox.celery import OutboxCelery
+    from pillarbox.celery.default import HINT, is_nobodys
+
+    current = _current_app()
+    if not isinstance(app, OutboxCelery):
+        return
+    if is_nobodys(before):
+        yield Warning(
+            "The app of CELERY_OUTBOX_APP is not imported when Django starts: tasks of @shared_task would be sent by"
+            " Celery's default app, past the outbox, and are refused.",
+            hint=f"{HINT[0].upper()}{HINT[1:]}.",
+            id="pillarbox.W003",
+        )
+    elif not isinstance(current, OutboxCelery):
+        yield Error(
+            f'Tasks of @shared_task are sent by the app "{current.main}", past the outbox.',
+            hint="Make the app of CELERY_OUTBOX_APP last, or give the other one set_as_current=False.",
+            id="pillarbox.E011",
         )
 
 
@@ -123,13 +160,60 @@ def _metrics() -> Iterator[CheckMessage]:
         yield Error('MONITORING_STATSD_TAGS must be a dict, for example {"service": "shop"}.', id="pillarbox.E010")
 
 
+def _masks() -> Iterator[CheckMessage]:
+    from pillarbox import json_path, mask, redact
+
+    try:
+        mask.parsed(tuple(mask.configured()))
+    except json_path.InvalidPath as error:
+        hint = "Until it is right, the admin masks all payloads."
+        yield Error(f"PILLARBOX_MASK: {error}.", hint=hint, id="pillarbox.E012")
+    else:
+        yield from _masked_by_the_relay_only(mask.configured())
+    if not redact.is_wanted():
+        return
+    try:
+        inspect.signature(redact.load_redactor()).bind("", [], {})
+    except ImproperlyConfigured as error:
+        yield Error(f"{error}.", id="pillarbox.E013")
+    except TypeError:
+        yield Error("CELERY_OUTBOX_PII_REDACTOR does not take (task_name, args, kwargs).", id="pillarbox.E013")
+
+
+def _masked_by_the_relay_only(paths: list[str]) -> Iterator[CheckMessage]:
+    """The relay's configuration in the current directory may mask more than the setting does."""
+    try:
+        import tomllib  # Python 3.11
+
+        written = tomllib.loads(Path("pillarbox.toml").read_text(encoding="utf-8"))["admin"]["mask"]
+    except (ImportError, OSError, ValueError, KeyError, TypeError):
+        return
+    if missing := [path for path in written if path not in paths]:
+        yield Warning(
+            f"pillarbox.toml masks {', '.join(map(str, missing))}, and Django's admin does not.",
+            hint="Add it to the setting PILLARBOX_MASK.",
+            id="pillarbox.W005",
+        )
+
+
+def _retention() -> Iterator[CheckMessage]:
+    from pillarbox import retention
+
+    try:
+        retention.failed_seconds()
+    except ImproperlyConfigured as error:
+        yield Error(f"{error}.", id="pillarbox.E014")
+    if retention.has_task_name():
+        yield Warning(
+            "task_name of CELERY_OUTBOX_DLQ_RETENTION is not obeyed: failed events of all types are kept equally long.",
+            hint="Leave it out; to delete some earlier, use a queryset of pillarbox.models.DeadLetter.",
+            id="pillarbox.W004",
+        )
+
+
 def _uses_outbox_celery() -> bool:
     module = sys.modules.get("pillarbox.celery.app")
-    if module is None:
-        return False
-    from celery import current_app
-
-    return isinstance(current_app._get_current_object(), module.OutboxCelery)
+    return module is not None and isinstance(_current_app(), module.OutboxCelery)
 
 
 def _unknown() -> Iterator[CheckMessage]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import router
 
+from pillarbox.connection import close_if_broken
 from pillarbox.models import OutboxEvent
 from pillarbox.store import Store
 
@@ -12,13 +13,21 @@ RETENTION_HOURS = 168
 
 
 def cleanup_delivered_events(
-    retention_hours: float = RETENTION_HOURS, *, batch_size: int = BATCH_SIZE, using: str | None = None
+    retention_hours: float = RETENTION_HOURS,
+    *,
+    failed_retention_hours: float | None = None,
+    batch_size: int = BATCH_SIZE,
+    using: str | None = None,
 ) -> dict[str, int]:
     """Deletes one batch of delivered and failed events that have been so for so long, never a pending one.
+
+    Failed events are kept for `failed_retention_hours` if it is given.
 
     Answers how many were deleted, and how many old ones remain for the next time.
     """
     store = Store(using or router.db_for_write(OutboxEvent))
-    seconds = retention_hours * 3600.0
-    deleted = store.cleanup(seconds, seconds, batch_size)
-    return {"deleted": deleted, "remaining": store.cleanup_remaining(seconds, seconds)}
+    close_if_broken(store.connection)
+    delivered = retention_hours * 3600.0
+    failed = delivered if failed_retention_hours is None else failed_retention_hours * 3600.0
+    deleted = store.cleanup(delivered, failed, batch_size)
+    return {"deleted": deleted, "remaining": store.cleanup_remaining(delivered, failed)}

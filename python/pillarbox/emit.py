@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import datetime
 import json
+import logging
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -22,10 +24,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
 from pillarbox import on_commit, statements
+from pillarbox.connection import in_transaction, run_write
 from pillarbox.fields import moment_text, read_moment
 from pillarbox.ids import uuid7
-from pillarbox.models import OutboxEvent
+from pillarbox.log import warn
+from pillarbox.models import CELERY, OutboxEvent
 from pillarbox.store import as_uuid
+
+_logger = logging.getLogger(__name__)
 
 AGGREGATE_LIMIT = 100
 NAME_LIMIT = 255
@@ -69,6 +75,10 @@ class Row:
             self.idempotency_key = f"{self.aggregate_type}:{self.aggregate_id}"
 
 
+#: The seq and the moment of each written row, by its id.
+Written = dict[uuid.UUID, tuple[int, datetime.datetime]]
+
+
 def emit_event(
     aggregate_type: str,
     aggregate_id: Any,
@@ -92,6 +102,8 @@ def emit_event(
     key is `{aggregate_type}:{aggregate_id}`, so the same type of event is told once of an aggregate: `repeatable=True`,
     or a key of your own, tells it again. `max_attempts=0` never gives up, `deliver_at` delays, `using` names another
     database than the router's.
+
+    Outside of a transaction it is written at once, with the warning `pillarbox_event_not_in_transaction`.
 
     Raises IntegrityError for a duplicate, and InvalidEvent (a ValueError) for what cannot be stored; the transaction
     stays usable after both.
@@ -130,19 +142,33 @@ def write(rows: Sequence[Row], *, using: str | None = None) -> list[OutboxEvent]
     columns = [_columns(row) for row in rows]
     alias = using or router.db_for_write(OutboxEvent)
     connection = connections[alias]
-    # One row is whole by itself; of several, those before a duplicate would stay.
-    with transaction.atomic(using=alias) if len(rows) > 1 else nullcontext():
-        written = _insert(connection, columns)
-        for row in rows:
-            if row.id not in written:
-                raise _duplicate(row)
+    if not in_transaction(connection):
+        first = {"event_type": rows[0].event_type, "event_id": str(rows[0].id)}
+        warn(_logger, "pillarbox_event_not_in_transaction", **first, events=len(rows))
+    insert, found = partial(_insert_all, connection, rows, columns), partial(_found, alias, rows)
+    written = run_write(connection, insert, found)
     on_commit.deliver(alias, rows)
     return [_event(row, written[row.id], alias) for row in rows]
 
 
-def _insert(
-    connection: BaseDatabaseWrapper, columns: list[tuple[Any, ...]]
-) -> dict[uuid.UUID, tuple[int, datetime.datetime]]:
+def _insert_all(connection: BaseDatabaseWrapper, rows: Sequence[Row], columns: list[tuple[Any, ...]]) -> Written:
+    # One row is whole by itself; of several, those before a duplicate would stay.
+    with transaction.atomic(using=connection.alias) if len(rows) > 1 else nullcontext():
+        written = _insert(connection, columns)
+        for row in rows:
+            if row.id not in written:
+                raise _duplicate(row)
+    return written
+
+
+def _found(alias: str, rows: Sequence[Row]) -> Written | None:
+    """The rows as they are in the table, if all of them are there."""
+    there = OutboxEvent.objects.using(alias).filter(pk__in=[row.id for row in rows])
+    written = {id: (seq, created_at) for id, seq, created_at in there.values_list("id", "seq", "created_at")}
+    return written if len(written) == len(rows) else None
+
+
+def _insert(connection: BaseDatabaseWrapper, columns: list[tuple[Any, ...]]) -> Written:
     """The seq and the moment of each row that was written."""
     if connection.vendor == "sqlite":
         texts = [(*row[:8], row[8] and moment_text(row[8])) for row in columns]
@@ -158,6 +184,11 @@ def _insert(
 def _columns(row: Row) -> tuple[Any, ...]:
     """A row as the statement takes it, checked."""
     _check_text("aggregate_type", row.aggregate_type, AGGREGATE_LIMIT)
+    if row.aggregate_type == CELERY:
+        raise InvalidEvent(
+            f'the aggregate_type "{CELERY}" is reserved for tasks that pillarbox.celery.OutboxCelery records; name what'
+            " the event is about, or send the task by the app"
+        )
     _check_text("aggregate_id", row.aggregate_id, AGGREGATE_LIMIT)
     _check_text("event_type", row.event_type, NAME_LIMIT)
     _check_text("idempotency_key", row.idempotency_key, NAME_LIMIT)

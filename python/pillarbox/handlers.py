@@ -14,13 +14,10 @@ from django.conf import settings
 from django.core.signals import setting_changed
 from django.utils.module_loading import autodiscover_modules, import_string
 
-from pillarbox.models import OutboxEvent
+from pillarbox.models import CELERY, OutboxEvent
 
 Handler = Callable[[OutboxEvent], object]
 F = TypeVar("F", bound=Handler)
-
-# Recorded Celery tasks: they are the relay's alone.
-CELERY = "celery"
 
 _registered: list[tuple[str, Handler]] = []
 
@@ -55,7 +52,7 @@ def handlers_of(event_type: str) -> list[Handler]:
 
 
 def wanted(event_type: str, aggregate_type: str) -> bool:
-    """Whether `process_pending_events` takes such an event."""
+    """Whether `process_pending_events` takes such an event. Recorded Celery tasks are the relay's alone."""
     return aggregate_type != CELERY and (takes_unhandled() or bool(handlers_of(event_type)))
 
 

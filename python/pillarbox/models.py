@@ -10,6 +10,9 @@ from django.utils.translation import gettext_lazy as _
 from pillarbox.fields import EventIdField, MomentField, SeqField
 from pillarbox.ids import uuid7
 
+#: The aggregate type of recorded Celery tasks. Only the producer of ``pillarbox.celery`` writes it.
+CELERY = "celery"
+
 
 class OutboxEvent(models.Model):
     """An event on its way: pending until it is delivered, or failed when its attempts are used up.

@@ -18,6 +18,8 @@ from django.conf import settings
 from django.db import router, transaction
 
 from pillarbox import handlers
+from pillarbox.connection import close_if_broken
+from pillarbox.mask import Shown
 from pillarbox.models import OutboxEvent
 from pillarbox.store import Attempt, Store, Verdict
 
@@ -45,6 +47,7 @@ def process_pending_events(batch_size: int = BATCH_SIZE, *, using: str | None = 
     patterns = ["*"] if handlers.takes_unhandled() else handlers.patterns()
     if not patterns:
         return {"processed": 0, "remaining": 0}
+    close_if_broken(store.connection)
     round = _Round(store, getattr(settings, "PILLARBOX_LEASE_SECONDS", LEASE_SECONDS))
     try:
         processed = round.claim(patterns, batch_size)
@@ -124,7 +127,7 @@ def _run(store: Store, event: OutboxEvent) -> Attempt | None:
         except Exception as error:
             logger.exception("pillarbox_handler_failed: %s, event %s (%s)", _name(handler), event.pk, event.event_type)
             took = int((time.monotonic() - started) * 1000)
-            return Attempt(_name(handler), took, _text(error))
+            return Attempt(_name(handler), took, Shown(event).text(_text(error)))
     return None
 
 

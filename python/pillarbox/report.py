@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from django.db import close_old_connections
+from django.db import close_old_connections, connections
 from django.dispatch import Signal
 
 from pillarbox import signals
+from pillarbox.connection import close_if_broken
 
 _logger = logging.getLogger(__name__)
 
@@ -40,8 +41,10 @@ def listen(lines: Iterable[str | bytes]) -> None:
     """Sends the signals of each line, until there are no more."""
     looked_after = time.monotonic()
     for line in lines:
-        if time.monotonic() - looked_after > _UPKEEP_SECONDS:
+        if time.monotonic() - looked_after >= _UPKEEP_SECONDS:
             close_old_connections()
+            for connection in connections.all(initialized_only=True):
+                close_if_broken(connection)
             looked_after = time.monotonic()
         try:
             outcome = json.loads(line)

@@ -10,11 +10,13 @@ import json
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.db import connections, transaction
 
 from pillarbox import statements
+from pillarbox.connection import run_write
 from pillarbox.models import OutboxEvent
 
 # As the core has them.
@@ -72,15 +74,21 @@ class Store:
 
     def renew(self, ids: Sequence[uuid.UUID], token: uuid.UUID, lease: float) -> set[uuid.UUID]:
         """Makes leases last longer, and answers those that are still ours."""
-        rows = statements.run(self.connection, "renew", *self._held(ids, token), lease)
+        rows = self._write("renew", *self._held(ids, token), lease)
         return {as_uuid(row[0]) for row in rows}
 
     def release(self, ids: Sequence[uuid.UUID], token: uuid.UUID) -> None:
         """Gives events back at once."""
-        statements.run(self.connection, "release", *self._held(ids, token))
+        self._write("release", *self._held(ids, token))
 
     def settle(self, id: uuid.UUID, token: uuid.UUID, verdict: Verdict, failed: Attempt | None = None) -> bool:
-        """Writes what became of an event, if its lease is still ours; answers whether it was."""
+        """Writes what became of an event, if its lease is still ours; answers whether it was.
+
+        The connection may have broken while the handler ran: then it is written on a new one.
+        """
+        return run_write(self.connection, partial(self._settle, id, token, verdict, failed))
+
+    def _settle(self, id: uuid.UUID, token: uuid.UUID, verdict: Verdict, failed: Attempt | None) -> bool:
         row = (str(id), str(token), verdict.change, verdict.attempts, verdict.after, None, verdict.error)
         params = [json.dumps([row])] if self.lite else [[value] for value in row]
         in_a_transaction = self.connection.in_atomic_block
@@ -124,6 +132,9 @@ class Store:
     def cleanup_remaining(self, delivered_after: float, failed_after: float) -> int:
         """How many are old enough and still there."""
         return statements.run(self.connection, "cleanup_remaining", delivered_after, failed_after)[0][0]
+
+    def _write(self, name: str, *params: Any) -> list[tuple[Any, ...]]:
+        return run_write(self.connection, partial(statements.run, self.connection, name, *params))
 
     def _keep(self, id: uuid.UUID, failed: Attempt) -> None:
         row = (id, failed.destination[:255], failed.took_ms, None, failed.error, None, 1)

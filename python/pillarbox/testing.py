@@ -93,7 +93,8 @@ class Outbox:
         from django.db.models import Q
 
         from pillarbox.fields import Clock
-        from pillarbox.handlers import CELERY, wanted
+        from pillarbox.handlers import wanted
+        from pillarbox.models import CELERY
 
         due = Q(aggregate_type=CELERY) | Q(next_attempt_at__lte=Clock())
         for event in self._rows().filter(due, status="pending").order_by("seq"):
@@ -103,7 +104,8 @@ class Outbox:
     def _deliver(self, event: OutboxEvent) -> None:
         """Settled before it raises, as a relay or a worker would."""
         from pillarbox.fields import Clock
-        from pillarbox.handlers import CELERY, handlers_of
+        from pillarbox.handlers import handlers_of
+        from pillarbox.models import CELERY
 
         error = None
         try:

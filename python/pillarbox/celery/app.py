@@ -12,12 +12,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
+from celery.utils.saferepr import saferepr
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from pillarbox.celery import context
+from pillarbox import redact
+from pillarbox.celery import context, leaving
+from pillarbox.celery.default import become_default
 from pillarbox.celery.producer import QuietBackend, RecordingProducer, RememberedRoute, recording
-from pillarbox.celery.record import batch, record
+from pillarbox.celery.record import batch, record, record_together
 
 if TYPE_CHECKING:
     from celery.result import AsyncResult
@@ -32,6 +35,12 @@ class OutboxCelery(Celery):
     The task is sent if the transaction commits, by a relay, and never was if it does not. Tasks named in the setting
     ``CELERY_OUTBOX_EXCLUDE_TASKS`` go to the broker at once.
     """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if self.set_as_current:
+            # Celery makes it current in this thread, and the default of others only with DJANGO_SETTINGS_MODULE.
+            become_default(self)
 
     def send_task(
         self,
@@ -53,11 +62,22 @@ class OutboxCelery(Celery):
             call |= {"producer": producer, "connection": connection, "router": router}
             return super().send_task(name, args, kwargs, **call, **options)
         options.pop("publisher", None)
+        if redact.is_wanted():
+            options = {**self._shown_arguments(name, args, kwargs), **options}
         if headers := context.add_context(options.get("headers")):
             options["headers"] = headers
         route = RememberedRoute(router or self.amqp.router)
         producer = RecordingProducer(self, route, partial(record, OutboxCelery, name))
         return super().send_task(name, args, kwargs, **call, producer=producer, router=route, **options)
+
+    def _shown_arguments(self, name: str, args: Any, kwargs: Any) -> dict[str, str]:
+        """What workers, monitors and pages show of the arguments, with ``CELERY_OUTBOX_PII_REDACTOR``."""
+        shown = redact.redacted(name, args, kwargs)
+        if shown is None:
+            return {"argsrepr": redact.MASKED, "kwargsrepr": redact.MASKED}
+        limits = self.amqp.argsrepr_maxsize, self.amqp.kwargsrepr_maxsize
+        texts = [saferepr(value, limit) for value, limit in zip(shown, limits, strict=True)]
+        return dict(zip(("argsrepr", "kwargsrepr"), texts, strict=True))
 
     def batch(self) -> contextlib.AbstractContextManager[None]:
         """Tasks that are sent inside are written with one statement, at the end of the block; none if it fails.
@@ -80,6 +100,14 @@ class OutboxCelery(Celery):
     def _batching(self, acquired: Any) -> Any:
         with acquired as producer, self.batch():
             yield producer
+
+    def register_task(self, task: Any, **options: Any) -> Any:
+        """As Celery's. The successor of the task (retry, replace) is recorded when its code has ended."""
+        return leaving.prepare(super().register_task(task, **options), record_together)
+
+    def _task_from_fun(self, *args: Any, **options: Any) -> Any:
+        """Called by Celery for every task that is a function, those of ``shared_task`` included."""
+        return leaving.prepare(super()._task_from_fun(*args, **options), record_together)
 
     @property
     def backend(self) -> Any:

@@ -12,11 +12,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from celery import Celery
+from django.core.exceptions import ImproperlyConfigured
 from kombu import Exchange, Queue
 
-from pillarbox import metrics
+from pillarbox import mask, metrics, redact
 from pillarbox.celery.broker import Broker, broker_of
 from pillarbox.celery.message import declarations
+from pillarbox.json_path import InvalidPath
+from pillarbox.retention import failed_seconds
 
 OUTBOX = "outbox"
 DJANGO_CELERY_OUTBOX = "django-celery-outbox"
@@ -35,7 +38,8 @@ class CannotSay(ValueError):
 def relay_config(app: Celery, *, source: str = OUTBOX, routes: bool = True, broker: Broker | None = None) -> str:
     """The configuration, as TOML and without secrets: those are in PILLARBOX_DATABASE_URL and PILLARBOX_BROKER_URL.
 
-    Raises CannotSay. Without ``routes`` those of the app are left out, and what would be wrong with them.
+    Raises CannotSay, and ImproperlyConfigured for wrong settings of this package. Without ``routes`` those of the app
+    are left out, and what would be wrong with them.
     """
     broker = broker or broker_of(app)
     queues = {name: app.amqp.queues[name] for name in app.amqp.queues}
@@ -59,10 +63,26 @@ def _head(source: str) -> Iterator[str]:
     yield "# PILLARBOX_BROKER_URL where the broker is: manage.py pillarbox_relay sets both from the settings."
     if source == DJANGO_CELERY_OUTBOX:
         yield f"\n[source]\nkind = {_toml(source)}"
+    elif (failed := failed_seconds()) is not None:
+        yield f'\n[relay]\ncleanup = {{ failed_after = "{int(failed)}s" }}'
+    if paths := _masked():
+        yield f"\n[admin]\nmask = {_toml(paths)}"
     if metrics.enabled():
         yield f"\n[metrics]\nstatsd = {_toml(metrics.address_text())}\nprefix = {_toml(metrics.prefix())}"
         if tags := metrics.constant_tags():
             yield f"tags = {_toml({key: str(value) for key, value in tags.items()})}"
+
+
+def _masked() -> list[str]:
+    """What the relay's own pages do not show. No relay can ask a redactor, so the whole body of a task is masked."""
+    try:
+        paths = mask.configured()
+        mask.parsed(tuple(paths))
+    except InvalidPath as error:
+        raise ImproperlyConfigured(f"PILLARBOX_MASK: {error}") from error
+    if redact.is_wanted():
+        paths += [path for path in ("$.body", "$.headers.argsrepr", "$.headers.kwargsrepr") if path not in paths]
+    return paths
 
 
 def _destination(app: Celery, broker: Broker, queues: dict[str, Queue]) -> Iterator[str]:

@@ -11,6 +11,8 @@ from typing import Any
 
 from django.conf import settings
 
+from pillarbox.celery.message import storable
+
 try:
     import structlog
 except ImportError:  # pragma: no cover
@@ -57,16 +59,7 @@ def _log_context() -> dict[str, Any]:
         text = json.dumps(context, default=str, allow_nan=False)
     except (TypeError, ValueError):  # a key that is no text, a number that is none, or it contains itself
         text = json.dumps({key: str(value) for key, value in context.items()})
-    return _storable(json.loads(text)) if "\\u0000" in text or "\\ud" in text else json.loads(text)
-
-
-def _storable(value: Any) -> Any:
-    """What a database cannot hold is shown: a request's path, for example, is text of strangers, and fails nobody."""
-    if isinstance(value, str):
-        return value.replace("\0", "\\0").encode(errors="backslashreplace").decode()
-    if isinstance(value, dict):
-        return {_storable(key): _storable(item) for key, item in value.items()}
-    return [_storable(item) for item in value] if isinstance(value, list) else value
+    return storable(json.loads(text)) if "\\u0000" in text or "\\ud" in text else json.loads(text)
 
 
 def _sentry_trace() -> dict[str, str]:

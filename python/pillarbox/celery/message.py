@@ -33,6 +33,8 @@ _DELAY = re.compile(r"^(?:(?:[01]\.){28})+")
 #: JSON's escapes for what PostgreSQL refuses in jsonb: NUL, and halves of surrogate pairs (whole ones match too).
 _SUSPICIOUS = ("\\u0000", "\\ud")
 
+#: The headers that show a task's arguments to people. The arguments themselves are in the body.
+_REPRS = ("argsrepr", "kwargsrepr")
 
 #: What kombu's queues have besides their arguments, and RabbitMQ knows as arguments.
 _LIMITS = ("expires", "message_ttl", "max_length", "max_length_bytes", "max_priority")
@@ -79,11 +81,23 @@ def encode(
     except (TypeError, ValueError) as error:
         raise NotRecordable(f"a header or property of the task cannot be recorded: {error}") from error
     if any(escape in text for escape in _SUSPICIOUS):
+        reprs = {name: storable(headers[name]) for name in _REPRS if name in headers}
         # The body has no such text any more, and may show the escapes of it.
-        for name, value in message.items():
+        for name, value in {**message, "headers": {**headers, **reprs}}.items():
             if name != "body":
                 _refuse_broken_text(value, name)
+        if any(headers[name] != shown for name, shown in reprs.items()):
+            return _JSON.encode({**message, "headers": {**headers, **reprs}})
     return text
+
+
+def storable(value: Any) -> Any:
+    """Text that only people read, with escapes for what a database cannot hold: strangers may have written it."""
+    if isinstance(value, str):
+        return value.replace("\0", "\\0").encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {storable(key): storable(item) for key, item in value.items()}
+    return [storable(item) for item in value] if isinstance(value, list) else value
 
 
 def _body(body: str | bytes, content_encoding: str) -> str | dict[str, str]:

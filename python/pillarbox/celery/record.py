@@ -20,8 +20,10 @@ from django.db import connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pillarbox import metrics, statements
-from pillarbox.celery import context, message
+from pillarbox.celery import context, leaving, message
+from pillarbox.connection import in_transaction, run_write
 from pillarbox.ids import uuid7
+from pillarbox.log import warn
 from pillarbox.signals import outbox_message_created
 
 _AGGREGATE_ID_LIMIT = 100
@@ -88,18 +90,40 @@ def record(sender: type, task_name: str, **recorded: Any) -> None:
         message.to_json(trace) if trace else None,
         _held_until(headers.get("eta"), connection),
     )
-    if not connection.in_atomic_block:
-        _warn("celery_outbox_not_in_transaction", task_name=task_name, task_id=row.task_id)
     waiting = _waiting.get()
+    at_the_end = leaving.waiting()
+    if at_the_end is not None and (waiting is not None or in_transaction(connection)):
+        at_the_end.append((sender, row))
+        return
+    if not in_transaction(connection):
+        warn(_logger, "celery_outbox_not_in_transaction", task_name=task_name, task_id=row.task_id)
     if waiting is not None and waiting.holds(connection):
         waiting.rows.append(row)
         return
-    if row.due is not None:
-        _write_all(connection, [row])
-    else:
-        params = (row.id, row.task_id[:_AGGREGATE_ID_LIMIT], task_name, row.payload, row.trace)
-        statements.run(connection, "record" if _is_woken(connection) else "record_and_wake", *params)
+    _write(row)
     _tell(sender, row)
+
+
+def _write(row: Row) -> None:
+    if row.due is not None:
+        _write_all([row])
+        return
+    connection = connections[row.alias]
+    params = (row.id, row.task_id[:_AGGREGATE_ID_LIMIT], row.task_name, row.payload, row.trace)
+    name = "record" if _is_woken(connection) else "record_and_wake"
+    _run(connection, [row], name, *params)
+
+
+def _run(connection: BaseDatabaseWrapper, rows: list[Row], name: str, *params: Any) -> None:
+    run_write(connection, partial(statements.run, connection, name, *params), partial(_found, rows))
+
+
+def _found(rows: list[Row]) -> list[Any] | None:
+    """Not None if the rows are in the table already."""
+    from pillarbox.models import OutboxEvent
+
+    there = OutboxEvent.objects.using(rows[0].alias).filter(pk__in=[row.id for row in rows])
+    return [] if there.count() == len(rows) else None
 
 
 def _is_woken(connection: BaseDatabaseWrapper) -> bool:
@@ -127,13 +151,18 @@ def batch(sender: type) -> Iterator[None]:
         yield
     finally:
         _waiting.reset(token)
-    for alias in dict.fromkeys(row.alias for row in inner.rows):
-        _write_all(connections[alias], [row for row in inner.rows if row.alias == alias])
-    for row in inner.rows:
+    record_together([(sender, row) for row in inner.rows])
+
+
+def record_together(rows: list[tuple[type, Row]]) -> None:
+    """Writes rows, each with its sender, with one statement for each database."""
+    for alias in dict.fromkeys(row.alias for _, row in rows):
+        _write_all([row for _, row in rows if row.alias == alias])
+    for sender, row in rows:
         _tell(sender, row)
 
 
-def _write_all(connection: BaseDatabaseWrapper, rows: list[Row]) -> None:
+def _write_all(rows: list[Row]) -> None:
     """One JSON text with all rows: what they carry is JSON already, and need not be escaped for an array of texts."""
     written = ",".join(
         f'{{"id":"{row.id}","aggregate_id":{json.dumps(row.task_id[:_AGGREGATE_ID_LIMIT])},'
@@ -143,7 +172,7 @@ def _write_all(connection: BaseDatabaseWrapper, rows: list[Row]) -> None:
         + "}"
         for row in rows
     )
-    statements.run(connection, "record_all", f"[{written}]")
+    _run(connections[rows[0].alias], rows, "record_all", f"[{written}]")
 
 
 def _tell(sender: type, row: Row) -> None:
@@ -170,11 +199,3 @@ def _held_until(eta: str | None, connection: BaseDatabaseWrapper) -> Any:
     if until <= datetime.datetime.now(datetime.timezone.utc):
         return None
     return moment_text(until) if connection.vendor == "sqlite" else until
-
-
-def _warn(event: str, **fields: Any) -> None:
-    """By structlog where a project has set it up, else by logging."""
-    if context.structlog is not None and context.structlog.is_configured():
-        context.structlog.get_logger(__name__).warning(event, **fields)
-    else:
-        _logger.warning("%s %s", event, " ".join(f"{key}={value}" for key, value in fields.items()), extra=fields)

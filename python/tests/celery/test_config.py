@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import subprocess
 import sys
 
 import pytest
@@ -12,6 +14,7 @@ from django.core.management import CommandError, call_command
 from kombu import Exchange, Queue
 
 from tests.celery.conftest import make
+from tests.django.program import program
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -52,6 +55,42 @@ def test_nothing_but_defaults(printed, settings):
         },
         "routes": [{"aggregates": "celery", "to": ["celery"]}],
     }
+
+
+def test_masks_and_the_retention_of_failed_events_are_the_relays_too(printed, settings):
+    settings.PILLARBOX_MASK = ["$.card.number", "$..password"]
+    settings.CELERY_OUTBOX_DLQ_RETENTION = {"older_than_dead": "30d"}
+    config = printed()
+    assert config["admin"] == {"mask": ["$.card.number", "$..password"]}
+    assert config["relay"] == {"cleanup": {"failed_after": "2592000s"}}
+    settings.CELERY_OUTBOX_PII_REDACTOR = lambda task_name, args, kwargs: (args, kwargs)
+    tasks = ["$.body", "$.headers.argsrepr", "$.headers.kwargsrepr"]
+    assert printed()["admin"] == {"mask": ["$.card.number", "$..password", *tasks]}
+    assert "relay" not in printed("--source", "django-celery-outbox")
+
+
+def test_wrong_settings_are_told(printed, settings):
+    settings.PILLARBOX_MASK = ["card"]
+    with pytest.raises(CommandError, match="PILLARBOX_MASK: 'card' is not a JSON path"):
+        printed()
+    settings.PILLARBOX_MASK = []
+    settings.CELERY_OUTBOX_DLQ_RETENTION = {"older_than_dead": "soon"}
+    with pytest.raises(CommandError, match="CELERY_OUTBOX_DLQ_RETENTION has the duration 'soon'"):
+        printed()
+
+
+def test_the_program_understands_what_is_printed(printed, settings, tmp_path):
+    settings.PILLARBOX_MASK = ['$.card["number"]', "$..password"]
+    settings.CELERY_OUTBOX_DLQ_RETENTION = {"older_than_dead": "30d"}
+    printed()
+    file = tmp_path / "pillarbox.toml"
+    with file.open("w") as out:
+        call_command("pillarbox_config", stdout=out)
+    database = f"sqlite://{tmp_path / 'outbox.db'}"
+    environment = {**os.environ, "PILLARBOX_BROKER_URL": "amqp://broker//", "PILLARBOX_DATABASE_URL": database}
+    command = [program(), "check-config", "--config", str(file)]
+    checked = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_rows_of_django_celery_outbox_need_no_routes_of_events(printed, settings):

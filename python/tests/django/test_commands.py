@@ -85,6 +85,10 @@ def test_stats_say_what_to_do_without_tables(alias):
         ("MONITORING_STATSD_PORT", "statsd", "pillarbox.E010"),
         ("MONITORING_STATSD_TAGS", ["service:shop"], "pillarbox.E010"),
         ("PILLARBOX_HOLD_ETA_SECONDS", "60", "pillarbox.E003"),
+        ("CELERY_OUTBOX_DLQ_RETENTION", "30d", "pillarbox.E014"),
+        ("CELERY_OUTBOX_DLQ_RETENTION", {}, "pillarbox.E014"),
+        ("CELERY_OUTBOX_DLQ_RETENTION", {"older_than_dead": "a month"}, "pillarbox.E014"),
+        ("CELERY_OUTBOX_DLQ_RETENTION", {"older_than_dead": "30d", "task_name": "a.*"}, "pillarbox.W004"),
         ("PILLARBOX_HANDLER", {}, "pillarbox.W001"),
     ],
 )
@@ -123,6 +127,25 @@ def test_the_tasks_deliver_and_clean_up(db, settings, monkeypatch):
     OutboxEvent.objects.filter(pk=event.pk).update(delivered_at=timezone.now() - datetime.timedelta(hours=2))
     assert cleanup_delivered_outbox_events_task() == {"deleted": 0, "remaining": 0}
     settings.OUTBOX_RETENTION_HOURS = 1
+    assert cleanup_delivered_outbox_events_task() == {"deleted": 1, "remaining": 0}
+
+
+def test_failed_events_have_a_retention_of_their_own(db, settings):
+    settings.OUTBOX_RETENTION_HOURS = 1
+
+    def dead(hours: float) -> None:
+        event = pillarbox.emit_event("Order", hours, "order.placed", {})
+        moment = timezone.now() - datetime.timedelta(hours=hours)
+        OutboxEvent.objects.filter(pk=event.pk).update(status="failed", next_attempt_at=None, updated_at=moment)
+
+    dead(2)
+    dead(47)
+    dead(49)
+    settings.CELERY_OUTBOX_DLQ_RETENTION = {"older_than_dead": "2d", "older_than_created": datetime.timedelta(hours=40)}
+    assert cleanup_delivered_outbox_events_task() == {"deleted": 1, "remaining": 0}
+    settings.CELERY_OUTBOX_DLQ_RETENTION = {"older_than_created": "40h"}
+    assert cleanup_delivered_outbox_events_task() == {"deleted": 1, "remaining": 0}
+    del settings.CELERY_OUTBOX_DLQ_RETENTION
     assert cleanup_delivered_outbox_events_task() == {"deleted": 1, "remaining": 0}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import logging
 import uuid
 
 import pytest
@@ -48,9 +49,9 @@ def test_djangos_encoder_writes_the_payload_and_none_is_empty(alias):
 
 
 def test_json_text_is_written_as_it_stands(alias):
-    row = emit.Row("celery", "t1", "orders.process", emit.JsonText('{"celery": 1, "body": "[[], {}]"}'), own_key=True)
+    row = emit.Row("Order", "1", "order.placed", emit.JsonText('{"total": 1, "body": "[[], {}]"}'), own_key=True)
     (event,) = emit.write([row], using=alias)
-    assert stored(event).payload == event.payload == {"celery": 1, "body": "[[], {}]"}
+    assert stored(event).payload == event.payload == {"total": 1, "body": "[[], {}]"}
     assert event.idempotency_key == str(event.id)
 
 
@@ -126,6 +127,43 @@ def test_what_cannot_be_stored_is_refused_and_the_transaction_stays_usable(alias
             pillarbox.emit_event(**event, using=alias)
         pillarbox.emit_event("Order", "1", "order.placed", {"fine": "\\u0000"}, using=alias)
     assert OutboxEvent.objects.using(alias).get().payload == {"fine": "\\u0000"}
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "lite"])
+def test_outside_of_a_transaction_is_warned(alias, caplog):
+    with transaction.atomic(using=alias):
+        pillarbox.emit_event("Order", "1", "order.placed", using=alias)
+    assert "pillarbox_event_not_in_transaction" not in caplog.text
+    with transaction.atomic(using="lite" if alias == "default" else "default"):
+        event = pillarbox.emit_event("Order", "2", "order.placed", using=alias)
+    (record,) = [record for record in caplog.records if "pillarbox_event_not_in_transaction" in record.message]
+    assert (record.levelno, record.event_type, record.event_id) == (logging.WARNING, "order.placed", str(event.pk))
+    rows = [{"aggregate_type": "Order", "aggregate_id": n, "event_type": "order.paid"} for n in (3, 1, 2)]
+    pillarbox.emit_events(rows, using=alias)
+    assert caplog.records[-1].events == 3
+
+
+MESSAGE = {
+    "celery": 1,
+    "body": "[[], {}, {}]",
+    "headers": {"task": "orders.steal", "id": "t1"},
+    "exchange": "celery.pidbox",
+}
+
+
+def test_the_type_of_recorded_tasks_is_refused(alias):
+    fields = {"aggregate_type": "celery", "aggregate_id": "t1", "event_type": "orders.steal", "payload": MESSAGE}
+    with transaction.atomic(using=alias):
+        for emit_it in (
+            lambda: pillarbox.emit_event(**fields, using=alias),
+            lambda: pillarbox.emit_events([{**fields, "aggregate_type": "Order"}, fields], using=alias),
+            lambda: emit.write([emit.Row(**fields)], using=alias),
+        ):
+            with pytest.raises(pillarbox.InvalidEvent, match='aggregate_type "celery" is reserved for tasks'):
+                emit_it()
+        # Of any other type it is an event like others, which no relay takes for a task.
+        event = pillarbox.emit_event(**{**fields, "aggregate_type": "Celery"}, using=alias)
+    assert OutboxEvent.objects.using(alias).get().pk == event.pk
 
 
 def test_a_role_that_may_only_emit_is_enough(db):

@@ -58,7 +58,8 @@ def on_order(event):
     "test_shop.py": """
 import base64, json, pickle
 import pytest
-from pillarbox import emit, emit_event
+from pillarbox import emit_event
+from pillarbox.models import OutboxEvent
 
 def record(args, kwargs, pickled=False, **headers):
     embed = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
@@ -68,7 +69,8 @@ def record(args, kwargs, pickled=False, **headers):
         body, kind, coding = {"base64": base64.b64encode(data).decode()}, "application/x-python-serialize", "binary"
     headers = {"task": "orders.process", "id": "t1", "retries": 2, **headers}
     payload = {"celery": 1, "body": body, "content_type": kind, "content_encoding": coding, "headers": headers}
-    emit.write([emit.Row("celery", "t1", "orders.process", payload, own_key=True)])
+    row = {"aggregate_type": "celery", "aggregate_id": "t1", "event_type": "orders.process", "idempotency_key": "t1"}
+    OutboxEvent.objects.create(**row, payload=payload)
 
 def test_events(outbox):
     outbox.assert_not_emitted()
