@@ -153,7 +153,7 @@ async fn dead_letters_are_grouped_and_a_group_is_tried_again() {
     assert_eq!(home.json(&retry(&["--destination", "mail", "--dry-run"]))["would_retry"], 0);
     for (arguments, why) in [
         (retry(&[]), "say which"),
-        (retry(&["--all"]), "3 failed events would be retried; add --yes"),
+        (retry(&["--all"]), "3 failed events of the last 30days would be retried; add --yes"),
         (retry(&["--group", "00000000", "--yes"]), "there is no group 00000000"),
     ] {
         let refused = home.run(&arguments);
