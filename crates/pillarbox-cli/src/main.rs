@@ -16,6 +16,7 @@ mod output;
 mod pretty;
 mod store;
 mod table;
+mod terminal;
 mod top;
 mod web;
 
