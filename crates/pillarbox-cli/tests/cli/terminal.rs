@@ -167,7 +167,7 @@ async fn dead_letters_are_grouped_and_a_group_is_tried_again() {
     );
     home.run(&["sweep"]).succeeded();
     assert!(ids.iter().all(|id| home.state(id) == "delivered"));
-    assert_eq!(home.run(&retry(&["--all"])).succeeded().out, "there are no such dead letters\n");
+    assert_eq!(home.run(&retry(&["--all"])).succeeded().out, "no such dead letters within 30days\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
