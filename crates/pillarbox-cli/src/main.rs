@@ -8,6 +8,7 @@ mod cli;
 mod commands;
 mod config;
 mod demo;
+mod door;
 mod logging;
 mod mask;
 mod observers;

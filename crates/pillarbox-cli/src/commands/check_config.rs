@@ -89,6 +89,13 @@ pub(super) fn remarks(settings: &Settings) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if admin.behind_tls_proxy && admin.trusted_proxies.is_empty() {
+        remarks.push(
+            "admin.trusted_proxies is not set, so X-Forwarded-For is ignored and failed log-ins of all people count for the \
+             proxy's address; set it to the address of the proxy"
+                .to_owned(),
+        );
+    }
     remarks
 }
 

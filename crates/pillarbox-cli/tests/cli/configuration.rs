@@ -96,15 +96,15 @@ fn secrets_are_never_printed() {
         url = "postgres://ann:hunter2@db:99999/shop"
         [destinations.runner]
         kind = "http"
-        url = "https://runner.example/events?token=hunter2"
-        secrets = ["whsec_hunter2h", "env:SECRET"]
+        url = "https://runner.example/events/hunter2?token=hunter2"
+        secrets = ["whsec_hunter2hunter2hunter2hunter2hunt", "env:SECRET"]
         bearer = "file:token"
         headers = { x-key = "hunter2" }
         [[routes]]
         to = ["runner"]
     "#;
     let mut home = Home::with_config(config);
-    home.set("SECRET", "whsec_hunter2hunter2hhhh");
+    home.set("SECRET", "whsec_hunter2hunter2hunter2hunter2hunter2h");
     home.set("RUST_LOG", "trace");
     home.write("token", "hunter2\n");
     let check = home.run(&["check-config"]);

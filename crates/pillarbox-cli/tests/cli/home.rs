@@ -94,6 +94,14 @@ impl Home {
         connection.close().await.expect("the file is closed");
     }
 
+    /// As if somebody had dropped the outbox. On SQLite.
+    pub(crate) async fn forget_tables(&self) {
+        let file = SqliteConnectOptions::new().filename(self.path("pillarbox.db"));
+        let mut connection = SqliteConnection::connect_with(&file).await.expect("the outbox's file");
+        sqlx::query("DROP TABLE outbox_migration").execute(&mut connection).await.expect("the table is dropped");
+        connection.close().await.expect("the file is closed");
+    }
+
     /// The state of an event, as `events show` has it.
     pub(crate) fn state(&self, id: &str) -> String {
         self.json(&["events", "show", id])["state"].as_str().expect("a state").to_owned()
