@@ -85,4 +85,27 @@ mod tests {
         assert_eq!(escaped_log("WARN a\nERROR b\x1b[0m\u{202e}\n", false), "WARN a\\nERROR b\\u001b[0m\\u202e\n");
         assert_eq!(escaped_log("\x1b[33mWARN\x1b[0m a\r\n", true), "\x1b[33mWARN\x1b[0m a\\r\n");
     }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_that_is_printed_is_obeyed(text in proptest::prelude::any::<String>(), parts in hostile()) {
+            for text in [text, parts] {
+                let obeyed = |c: char| c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c) || ('\u{2066}'..='\u{2069}').contains(&c);
+                proptest::prop_assert!(!escaped(&text).contains(obeyed));
+                let lines = escaped_lines(&text);
+                proptest::prop_assert!(!lines.contains(|c| obeyed(c) && !matches!(c, '\n' | '\t')));
+                proptest::prop_assert_eq!(lines.matches('\n').count(), text.matches('\n').count());
+                let line = escaped_log(&format!("{text}\n"), false);
+                proptest::prop_assert!(line.ends_with('\n') && !line.trim_end_matches('\n').contains(obeyed));
+                // Twice is once.
+                let once = escaped(&text);
+                proptest::prop_assert!(escaped(&once) == once);
+            }
+        }
+    }
+
+    /// Mostly what is escaped.
+    fn hostile() -> impl proptest::strategy::Strategy<Value = String> {
+        "[\\x00-\\x20\\x7f-\\u{9f}\\u{200b}-\\u{206f}\\u{feff}a\\\\]{0,40}"
+    }
 }

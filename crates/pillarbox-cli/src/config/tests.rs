@@ -7,6 +7,7 @@ use crate::mask::Mask;
 
 mod admin;
 mod celery;
+mod fuzz;
 
 fn parse_with(text: &str, environment: &Environment) -> Result<Settings, String> {
     Settings::parse(text, Some(Path::new("pillarbox.toml")), environment).map_err(|error| error.to_string())

@@ -185,4 +185,39 @@ mod tests {
         assert_eq!(hours("").pinned().unwrap(), Narrowed::failed());
         assert!(hours("0").wanted().is_err() && hours("8761").wanted().is_err() && hours("x").pinned().is_err());
     }
+
+    fn read(query: &str) -> Result<Narrowed, String> {
+        let uri = format!("/events?{query}").parse::<axum::http::Uri>().map_err(|error| error.to_string())?;
+        let query = axum::extract::Query::<Narrowed>::try_from_uri(&uri).map_err(|error| error.to_string())?;
+        Ok(query.0)
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_query_is_read_or_refused(
+            text in proptest::prelude::any::<String>(),
+            fields in proptest::collection::vec(("state|since|until|when|hours|failed_since|search", "[0-9TZ:.+%a-z-]{0,24}"), 0..5),
+        ) {
+            let fields: Vec<String> = fields.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+            for query in [text, fields.join("&")] {
+                let Ok(narrowed) = read(&query) else { continue };
+                let _ = (narrowed.wanted(), narrowed.span(), narrowed.pinned());
+                // A link carries the same filter.
+                let link = narrowed.link("/events", &[]);
+                let again = read(link.split_once('?').map_or("", |(_, query)| query)).unwrap();
+                proptest::prop_assert_eq!(again.pairs(), narrowed.pairs());
+            }
+        }
+
+        #[test]
+        fn any_cursor_is_read_or_refused(text in proptest::prelude::any::<String>(), inner in "[iwfdpx] [0-9-]{0,20} [0-9-]{0,20}( [a-zü ]{0,5})?") {
+            use base64::Engine as _;
+            let encoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(inner);
+            for text in [text, encoded] {
+                if let Ok(cursor) = text.parse::<pillarbox::store::Cursor>() {
+                    proptest::prop_assert_eq!(cursor.to_string().parse(), Ok(cursor));
+                }
+            }
+        }
+    }
 }
