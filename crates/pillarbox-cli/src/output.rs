@@ -50,11 +50,9 @@ impl Output {
 
     /// Why there is no answer.
     pub(crate) fn error(self, text: &str) {
-        if self.json {
-            say(&json!({ "error": text }).to_string())
-        } else {
-            say(&format!("error: {}", escaped_lines(text)))
-        }
+        let text =
+            if self.json { json!({ "error": text }).to_string() } else { format!("error: {}", escaped_lines(text)) };
+        say(&text);
     }
 }
 

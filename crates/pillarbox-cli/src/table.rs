@@ -30,7 +30,7 @@ impl Table {
     }
 
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.iter().map(|cell| escaped(cell).into_owned()).collect());
+        self.rows.push(cells.into_iter().map(|cell| escaped(&cell).into_owned()).collect());
     }
 
     /// Columns two spaces apart, no spaces at the ends of lines. It fits into the terminal, if a person looks at it.
