@@ -11,16 +11,18 @@ use tokio::net::TcpListener;
 
 use self::access::Access;
 use self::desk::Desk;
-pub(crate) use self::door::Serving;
 use self::refusal::Refusal;
 use crate::config::Environment;
 use crate::config::admin::{AdminSettings, Listen};
+use crate::door::{Door, Serving, Tls};
+
+/// More than a team looks with.
+const CONNECTIONS: usize = 512;
 
 pub(crate) mod access;
 mod api;
 mod assets;
 pub(crate) mod desk;
-mod door;
 mod pages;
 pub(crate) mod refusal;
 mod theme;
@@ -60,7 +62,7 @@ pub(crate) async fn serve(
     if beside && settings.listen == Listen::Off {
         return Ok(None);
     }
-    let tls = settings.tls.as_ref().map(door::tls).transpose()?;
+    let tls = settings.tls.as_ref().map(Tls::read).transpose()?;
     let address = settings.listen.address();
     let listener = match TcpListener::bind(address).await {
         Ok(listener) => listener,
@@ -81,6 +83,8 @@ pub(crate) async fn serve(
     let access = Arc::new(Access::new(settings, environment, address)?);
     let scheme = if tls.is_some() { "https" } else { "http" };
     tracing::info!(address = %format_args!("{scheme}://{address}"), users = settings.users.len(), "the admin is served");
-    let routes = behind_the_door(&access, routes);
-    Ok(Some(door::open(listener, tls, routes)))
+    let (routes, proxies) = (behind_the_door(&access, routes), settings.trusted_proxies.clone());
+    let door = Door::new("admin", listener, CONNECTIONS).with_tls(tls);
+    let door = door.shared(move |address| proxies.contain(address));
+    Ok(Some(door.open(routes)))
 }

@@ -25,6 +25,7 @@ pub(crate) mod destination;
 mod environment;
 mod log;
 pub(crate) mod metrics;
+pub(crate) mod network;
 mod relay;
 mod report;
 mod route;

@@ -1,6 +1,6 @@
 //! Logs go to standard error, so that standard output is the answer and nothing else.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use tracing::{Metadata, Subscriber};
@@ -10,6 +10,7 @@ use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::Subscribe
 
 use crate::cli::{Cli, Command};
 use crate::config::{Environment, LogFormat, USUAL_FILE};
+use crate::terminal::escaped_log;
 
 /// The client of RabbitMQ. What it has to say is in our errors, and it would log whole messages, masked values and all.
 const TOO_TALKATIVE: &str = "lapin";
@@ -36,12 +37,28 @@ pub(crate) fn start(cli: &Cli) {
 }
 
 fn lines<S: Subscriber + for<'a> LookupSpan<'a>>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync> {
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let lines = tracing_subscriber::fmt::layer();
     match format {
-        LogFormat::Text => lines.boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Text => lines.with_writer(move || Escaping { colours }).with_ansi(colours).boxed(),
+        LogFormat::Json => lines.with_writer(std::io::stderr).with_ansi(false).json().flatten_event(true).boxed(),
+    }
+}
+
+/// Standard error for lines of text. The formatter writes each line at once.
+struct Escaping {
+    colours: bool,
+}
+
+impl Write for Escaping {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let text = escaped_log(&String::from_utf8_lossy(line), self.colours);
+        std::io::stderr().lock().write_all(text.as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().lock().flush()
     }
 }
 

@@ -8,6 +8,7 @@ mod cli;
 mod commands;
 mod config;
 mod demo;
+mod door;
 mod logging;
 mod mask;
 mod observers;
@@ -16,6 +17,7 @@ mod output;
 mod pretty;
 mod store;
 mod table;
+mod terminal;
 mod top;
 mod web;
 

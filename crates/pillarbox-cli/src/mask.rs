@@ -19,6 +19,7 @@ pub(crate) use self::hidden::Hidden;
 pub(crate) use self::sink::Discreet;
 
 mod hidden;
+mod pattern;
 mod scan;
 mod sink;
 
@@ -45,7 +46,11 @@ pub(crate) struct Masked {
 impl Mask {
     /// The error says which path is wrong, where and how.
     pub(crate) fn parse<T: AsRef<str>>(paths: &[T]) -> Result<Self, MaskError> {
-        let parse = |path: &T| JsonPath::parse(path.as_ref()).map_err(|error| MaskError::new(path.as_ref(), &error));
+        let parse = |path: &T| {
+            let path = path.as_ref();
+            let parsed = JsonPath::parse(path).map_err(|error| MaskError::new(path, &error))?;
+            pattern::problem(path).map_or(Ok(parsed), |what| Err(MaskError::unable(path, &what)))
+        };
         paths.iter().map(parse).collect::<Result<_, _>>().map(Self)
     }
 
@@ -197,6 +202,11 @@ impl MaskError {
         Self(format!(
             "{path:?}, which is not a JSON path: {what}; write it like \"$.card.number\", \"$.items[*].price\" or \"$..token\""
         ))
+    }
+
+    /// A path whose regular expression cannot be used.
+    fn unable(path: &str, what: &str) -> Self {
+        Self(format!("{path:?}, which would mask nothing: {what}; correct it"))
     }
 }
 

@@ -1,10 +1,12 @@
 //! What the program says: one answer on standard output, as text for people or as one JSON value for programs, and notes
-//! and errors on standard error.
+//! and errors on standard error. Text is escaped here, so that nothing from outside steers a terminal.
 
 use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 use serde_json::json;
+
+use crate::terminal::escaped_lines;
 
 /// How to answer.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +36,7 @@ impl Output {
             writeln!(out)?;
         } else {
             let text = text();
-            writeln!(out, "{}", text.trim_end_matches('\n'))?;
+            writeln!(out, "{}", escaped_lines(text.trim_end_matches('\n')))?;
         }
         out.flush()
     }
@@ -42,13 +44,15 @@ impl Output {
     /// Something people should know beside the answer.
     pub(crate) fn note(self, text: &str) {
         if !self.json {
-            say(text);
+            say(&escaped_lines(text));
         }
     }
 
     /// Why there is no answer.
     pub(crate) fn error(self, text: &str) {
-        if self.json { say(&json!({ "error": text }).to_string()) } else { say(&format!("error: {text}")) }
+        let text =
+            if self.json { json!({ "error": text }).to_string() } else { format!("error: {}", escaped_lines(text)) };
+        say(&text);
     }
 }
 

@@ -1,6 +1,9 @@
 //! Tables for people: aligned columns, as wide as the terminal at most where there is one.
 
+use std::borrow::Cow;
 use std::fmt::Write;
+
+use crate::terminal::escaped;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -27,7 +30,7 @@ impl Table {
     }
 
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.into());
+        self.rows.push(cells.into_iter().map(|cell| escaped(&cell).into_owned()).collect());
     }
 
     /// Columns two spaces apart, no spaces at the ends of lines. It fits into the terminal, if a person looks at it.
@@ -77,12 +80,14 @@ impl Table {
     }
 }
 
-/// Names and values, the values aligned.
+/// Names and values, the values aligned. A value of several lines stays in its column: none of them looks like a field.
 pub(crate) fn fields<'a>(fields: impl IntoIterator<Item = (&'a str, String)>) -> String {
-    let fields: Vec<(&str, String)> = fields.into_iter().collect();
-    let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let fields: Vec<(Cow<'a, str>, String)> = fields.into_iter().map(|(name, value)| (escaped(name), value)).collect();
+    let width = fields.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let margin = format!("\n{:width$}  ", "");
     fields.iter().fold(String::new(), |mut text, (name, value)| {
-        let _ = writeln!(text, "{name:<width$}  {value}");
+        let lines: Vec<Cow<'_, str>> = value.trim_end().lines().map(escaped).collect();
+        let _ = writeln!(text, "{name:<width$}  {}", lines.join(margin.as_str()));
         text
     })
 }
@@ -119,6 +124,15 @@ mod tests {
         // Where there is no room at all the narrowest is wider.
         assert!(table.within(Some(10)).contains("0123456789  1  order.p…  xxxxxxx…"));
         assert!(table.within(None).contains(&"x".repeat(60)));
+    }
+
+    #[test]
+    fn no_value_looks_like_another_row_or_field() {
+        let mut table = Table::new([("TYPE", Align::Left)]);
+        table.row(["a\nb\x1b[2J".to_owned()]);
+        assert_eq!(table.render(), "TYPE\na\\nb\\u001b[2J\n");
+        let text = fields([("state\u{202e}", "one\nkey  \x07".to_owned()), ("key", String::new())]);
+        assert_eq!(text, "state\\u202e  one\n             key  \\u0007\nkey          \n");
     }
 
     #[test]

@@ -12,23 +12,18 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 
 use self::health::{Answer, Health};
+use crate::door::Door;
+pub(crate) use crate::door::Serving;
 use crate::observers::prometheus::Prometheus;
 
 pub(crate) mod health;
 
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The task that serves. It ends when this is dropped.
-pub(crate) struct Serving(JoinHandle<()>);
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
+/// More than a few collectors and probes.
+const CONNECTIONS: usize = 64;
 
 #[derive(Clone)]
 struct Shown {
@@ -51,17 +46,16 @@ pub(crate) async fn serve(
         .route("/healthz", get(alive))
         .route("/readyz", get(ready))
         .with_state(Shown { health, prometheus });
-    Ok(Serving(tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, routes).await {
-            tracing::error!(%error, "figures and health are served no more");
-        }
-    })))
+    Ok(Door::new("metrics", listener, CONNECTIONS).open(routes))
 }
 
 async fn metrics(State(shown): State<Shown>) -> Response {
     match shown.prometheus.render() {
         Ok(text) => ([(CONTENT_TYPE, PROMETHEUS_TEXT)], text).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "metrics cannot be rendered");
+            (StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be rendered; the log says why").into_response()
+        }
     }
 }
 

@@ -21,6 +21,8 @@ mod delivering;
 mod deploy;
 #[path = "cli/doctor.rs"]
 mod doctor;
+#[path = "cli/door.rs"]
+mod door;
 #[path = "cli/listening.rs"]
 mod listening;
 #[path = "cli/looking_after.rs"]

@@ -20,11 +20,12 @@ use self::secret::same;
 use self::session::Sessions;
 use self::throttle::Throttle;
 use self::users::Users;
-use super::door::Peer;
 use super::refusal::{API, Refusal};
 use super::theme::Theme;
 use crate::config::admin::{ANYONE, AdminSettings, Role};
+use crate::config::network::Networks;
 use crate::config::{ConfigError, Environment};
+use crate::door::Peer;
 
 mod headers;
 mod hosts;
@@ -115,7 +116,7 @@ pub(super) struct Access {
     sessions: Sessions,
     throttle: Throttle,
     cookie: session::Cookie,
-    behind_proxy: bool,
+    proxies: Networks,
 }
 
 impl Access {
@@ -131,7 +132,7 @@ impl Access {
             sessions: Sessions::default(),
             throttle: Throttle::default(),
             cookie: session::Cookie::new(secure, listen.port()),
-            behind_proxy: settings.behind_tls_proxy,
+            proxies: settings.trusted_proxies.clone(),
         })
     }
 
@@ -165,14 +166,24 @@ impl Access {
         Ok(session.map_or_else(|| visitor(None, None), |session| visitor(Some(session.who), Some(session.csrf))))
     }
 
-    /// Who really asks: a proxy is asked for whom it does.
+    /// The address of whoever really asks. Only a trusted proxy is believed, and of what it says only what other trusted
+    /// proxies and itself have added: the last address that is not one of theirs.
     fn address(&self, peer: Peer, headers: &HeaderMap) -> IpAddr {
-        let told = || {
-            let last = headers.get_all("x-forwarded-for").iter().next_back()?.to_str().ok()?;
-            last.rsplit(',').next()?.trim().parse().ok()
-        };
-        self.behind_proxy.then(told).flatten().unwrap_or(peer.0.ip())
+        let mut address = peer.0.ip();
+        let told = headers.get_all("x-forwarded-for").iter().rev();
+        let mut told = told.flat_map(|value| value.to_str().unwrap_or_default().rsplit(','));
+        while self.proxies.contain(address) {
+            let Some(before) = told.next().and_then(forwarded) else { break };
+            address = before;
+        }
+        address
     }
+}
+
+/// An address as proxies write it, some with a port.
+fn forwarded(text: &str) -> Option<IpAddr> {
+    let text = text.trim();
+    text.parse().ok().or_else(|| text.parse().ok().map(|address: SocketAddr| address.ip()))
 }
 
 /// Stands before everything.

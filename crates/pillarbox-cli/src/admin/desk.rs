@@ -102,9 +102,9 @@ impl Desk {
         Ok(self.store.find(text).await?)
     }
 
-    /// What failed within the window, by destination and error.
-    pub(crate) async fn dead_letters(&self, wanted: &Wanted, window: Duration) -> Result<DeadLetters, DeskError> {
-        Ok(self.store.dead_letters(&self.filter(wanted), ago(window)).await?)
+    /// What failed since then, by destination and error.
+    pub(crate) async fn dead_letters(&self, wanted: &Wanted, since: DateTime<Utc>) -> Result<DeadLetters, DeskError> {
+        Ok(self.store.dead_letters(&self.filter(wanted), since).await?)
     }
 
     /// Those that have said that they live.
@@ -138,7 +138,7 @@ fn no_event(id: Uuid) -> DeskError {
 }
 
 /// By the clock of this host: windows of what is shown need no better one.
-fn ago(window: Duration) -> DateTime<Utc> {
+pub(crate) fn ago(window: Duration) -> DateTime<Utc> {
     let window = TimeDelta::from_std(window).unwrap_or(TimeDelta::MAX);
     Utc::now().checked_sub_signed(window).unwrap_or(DateTime::UNIX_EPOCH)
 }

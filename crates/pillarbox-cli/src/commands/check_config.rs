@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 
 use clap::Args;
-use pillarbox::OnDelivered;
 use pillarbox::store::Retention;
+use pillarbox::{OnDelivered, Unrouted};
 use serde_json::json;
 
 use super::Session;
 use crate::config::admin::Listen;
+use crate::config::destination::Kind;
 use crate::config::source::{DJANGO_CELERY_OUTBOX, SourceKind};
 use crate::config::{DEFAULT_FILE, Settings};
 use crate::output::Output;
@@ -69,6 +70,7 @@ pub(super) fn remarks(settings: &Settings) -> Vec<String> {
             remarks.push(format!("destination {name:?} is paused: its events wait"));
         }
     }
+    remarks.extend(discarded(settings));
     if settings.source.kind == SourceKind::DjangoCeleryOutbox {
         remarks
             .extend(without_effect(settings).map(|what| format!("with source.kind {DJANGO_CELERY_OUTBOX:?} {what}")));
@@ -87,7 +89,37 @@ pub(super) fn remarks(settings: &Settings) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if admin.behind_tls_proxy && admin.trusted_proxies.is_empty() {
+        remarks.push(
+            "admin.trusted_proxies is not set, so X-Forwarded-For is ignored and failed log-ins of all people count for the \
+             proxy's address; set it to the address of the proxy"
+                .to_owned(),
+        );
+    }
     remarks
+}
+
+/// Returns a warning for each setting by which events are marked delivered without being sent.
+pub(super) fn discarded(settings: &Settings) -> Vec<String> {
+    let is_used = |name: &String| settings.routes.iter().any(|route| route.to.contains(name));
+    let discarding = settings.destinations.iter().filter(|one| one.kind() == Kind::Discard && is_used(&one.name));
+    let mut warnings: Vec<String> = discarding
+        .map(|destination| {
+            format!(
+                "destination {:?} discards events: it marks them delivered and sends nothing; set its kind to \"http\" or \
+                 \"celery\" unless this is a dry run",
+                destination.name
+            )
+        })
+        .collect();
+    if settings.relay.unrouted == Unrouted::Discard {
+        warnings.push(
+            "relay.unrouted discards events: those that match no route are marked delivered and sent nowhere; set it to \
+             \"park\" to keep them"
+                .to_owned(),
+        );
+    }
+    warnings
 }
 
 /// Settings for which the tables of django-celery-outbox have no place.

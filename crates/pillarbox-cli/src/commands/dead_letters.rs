@@ -1,6 +1,6 @@
 //! `pillarbox dead-letters`: failed events by what they have in common, and many of them tried again at once.
 
-use chrono::{TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use pillarbox::store::{DeadLetters, Filter, Group, State, ToDestination};
 use pillarbox::{Inspect, Routes};
@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::events::moment;
 use super::{Misuse, Session};
+use crate::admin::desk::ago;
 use crate::config::duration;
 use crate::output::count;
 use crate::table::{Align, Table, shortened};
@@ -59,10 +60,18 @@ impl Which {
         }
     }
 
-    async fn look(&self, inspect: &dyn Inspect, session: &Session) -> anyhow::Result<DeadLetters> {
-        let window = TimeDelta::from_std(self.within).unwrap_or(TimeDelta::MAX);
-        let oldest = Utc::now().checked_sub_signed(window).unwrap_or(chrono::DateTime::UNIX_EPOCH);
-        Ok(inspect.dead_letters(&self.filter(session), oldest).await?)
+    /// Where the window begins, as of now.
+    fn since(&self) -> DateTime<Utc> {
+        ago(self.within)
+    }
+
+    async fn look(
+        &self,
+        inspect: &dyn Inspect,
+        since: DateTime<Utc>,
+        session: &Session,
+    ) -> anyhow::Result<DeadLetters> {
+        Ok(inspect.dead_letters(&self.filter(session), since).await?)
     }
 }
 
@@ -78,7 +87,7 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Res
 }
 
 async fn list(inspect: &dyn Inspect, which: &Which, session: &Session) -> anyhow::Result<()> {
-    let letters = which.look(inspect, session).await?;
+    let letters = which.look(inspect, which.since(), session).await?;
     let groups: Vec<_> = letters.groups.iter().map(|group| json!({ "group": name(group), "of": group })).collect();
     let answer = json!({
         "groups": groups, "left_out": letters.left_out, "looked_at": letters.looked_at, "reached": letters.reached,

@@ -15,6 +15,9 @@ use super::{Misuse, Session};
 /// Whoever takes longer is not well.
 const LIMIT: Duration = Duration::from_secs(5);
 
+/// Whoever says more is no relay.
+const LONGEST_ANSWER: u64 = 64 << 10;
+
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Whether it can work: its database answers, the tables are right, and its loop turns. Without it: whether it lives
@@ -61,7 +64,7 @@ async fn ask(address: SocketAddr, path: &str) -> anyhow::Result<Value> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
+    stream.take(LONGEST_ANSWER).read_to_string(&mut answer).await?;
     let Some((_, body)) = answer.split_once("\r\n\r\n") else { bail!("it answers something else than HTTP") };
     serde_json::from_str(body).context("it is not a relay that listens there")
 }

@@ -95,7 +95,7 @@ struct Company {
     sending: Option<Sending>,
     shown: Option<(Arc<Health>, Arc<Prometheus>)>,
     serving: Option<Serving>,
-    admin: Option<admin::Serving>,
+    admin: Option<Serving>,
 }
 
 impl Company {

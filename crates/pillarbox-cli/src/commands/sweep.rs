@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::Session;
+use super::check_config::discarded;
 use super::relay::build;
 use crate::otlp::Otlp;
 use crate::output::count;
@@ -17,6 +18,9 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
     let source = session.source().await?;
     let settings = &session.settings;
+    for warning in discarded(settings) {
+        session.output.note(&format!("note: {warning}"));
+    }
     let otlp = Otlp::start(&settings.tracing, settings.source.kind, &session.environment)?;
     let builder = build(session, &source)?;
     let relay = otlp.iter().fold(builder, |builder, otlp| otlp.follow(builder)).build()?;

@@ -10,6 +10,7 @@ use pillarbox_sinks::Secret;
 use toml::Value;
 
 use super::environment::Environment;
+use super::network::Networks;
 use super::report::ConfigError;
 use super::secret::SecretRef;
 use super::section::Section;
@@ -30,8 +31,10 @@ pub(crate) struct AdminSettings {
     pub(crate) tls: Option<TlsFiles>,
     /// Names under which it may be asked for, beside those of the machine itself and the address that it listens on.
     pub(crate) hosts: Vec<String>,
-    /// A proxy in front of it does TLS, and says who asks.
+    /// A proxy in front of it does TLS.
     pub(crate) behind_tls_proxy: bool,
+    /// Proxies that say who asks, by X-Forwarded-For. Nobody else is believed.
+    pub(crate) trusted_proxies: Networks,
     /// JSON paths into payloads whose values nobody sees.
     pub(crate) mask: Mask,
     pub(crate) users: Vec<UserSettings>,
@@ -180,6 +183,7 @@ pub(super) fn lower(mut section: Section<'_>) -> AdminSettings {
         tls,
         hosts: section.take_checked("hosts", |hosts: &Vec<String>| host_names(hosts)).unwrap_or_default(),
         behind_tls_proxy: section.take("behind_tls_proxy").unwrap_or(false),
+        trusted_proxies: section.take("trusted_proxies").unwrap_or_default(),
         mask: section.take("mask").unwrap_or_default(),
         users,
     };

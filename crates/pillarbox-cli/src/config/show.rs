@@ -152,6 +152,7 @@ impl Settings {
         }));
         keys.push(("hosts", texts(&admin.hosts)));
         keys.push(("behind_tls_proxy", Value::Boolean(admin.behind_tls_proxy)));
+        keys.push(("trusted_proxies", texts(&admin.trusted_proxies.shown())));
         keys.push(("mask", texts(&admin.mask.shown())));
         keys.push(("users", table(admin.users.iter().map(|user| (user.name.as_str(), shown_user(user))))));
         Shown { place: Place::Section("admin"), keys }
@@ -262,7 +263,7 @@ fn shown_destination(destination: &DestinationSettings) -> Shown {
 
 fn shown_http(http: &HttpKeys) -> Vec<(&'static str, Value)> {
     let mut keys = Vec::new();
-    keys.extend(http.url.as_ref().map(|url| ("url", text(shown_url(url)))));
+    keys.extend(http.url.as_ref().map(|url| ("url", text(origin(url)))));
     keys.push(("secrets", Value::Array(http.secrets.iter().map(hidden).collect())));
     keys.extend(http.bearer.as_ref().map(|bearer| ("bearer", hidden(bearer))));
     keys.push(("headers", table(http.headers.iter().map(|(name, value)| (name.as_str(), hidden(value))))));

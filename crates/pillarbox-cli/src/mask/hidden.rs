@@ -13,10 +13,16 @@ const SHORTEST_CUT: usize = 4;
 
 /// What must not be seen.
 #[derive(Debug, Default)]
-pub(crate) struct Hidden(Option<Values>);
+pub(crate) enum Hidden {
+    #[default]
+    Nothing,
+    Values(Values),
+    /// The values cannot be searched for, so no text about the event is shown.
+    Everything,
+}
 
 #[derive(Debug)]
-struct Values {
+pub(crate) struct Values {
     values: Vec<String>,
     finder: AhoCorasick,
 }
@@ -36,15 +42,28 @@ impl Hidden {
         values.sort();
         values.dedup();
         if values.is_empty() {
-            return Self(None);
+            return Self::Nothing;
         }
         let finder = AhoCorasick::builder().ascii_case_insensitive(true).match_kind(MatchKind::Standard).build(&values);
-        Self(finder.ok().map(|finder| Values { values, finder }))
+        Self::of(values, finder)
+    }
+
+    fn of<E>(values: Vec<String>, finder: Result<AhoCorasick, E>) -> Self {
+        finder.map_or(Self::Everything, |finder| Self::Values(Values { values, finder }))
     }
 
     /// Puts `•••` in place of them.
     pub(crate) fn scrub(&self, text: &mut String) {
-        let Self(Some(hidden)) = self else { return };
+        let hidden = match self {
+            Self::Nothing => return,
+            Self::Values(hidden) => hidden,
+            Self::Everything => {
+                if !text.is_empty() {
+                    MASKED.clone_into(text);
+                }
+                return;
+            }
+        };
         let mut found = hidden.found(text);
         found.extend(hidden.cut(text));
         found.sort_unstable();
@@ -85,5 +104,18 @@ impl Values {
             ends.filter(|end| text.ends_with(&value[..*end])).max()
         };
         self.values.iter().filter_map(starts).max().map(|length| (text.len() - length, text.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_matcher_nothing_is_shown() {
+        let hidden = Hidden::of(vec!["4111111111111111".to_owned()], Err(()));
+        let mut texts = ["card 4111111111111111 refused".to_owned(), String::new()];
+        texts.iter_mut().for_each(|text| hidden.scrub(text));
+        assert_eq!(texts, [MASKED, ""]);
     }
 }

@@ -120,3 +120,11 @@ async fn a_destination_that_quotes_the_payload_is_not_repeated() {
     assert_eq!(error.answer.as_deref(), Some(r#"no {"card":"•••","total":5}"#));
     assert_eq!((error.status, sink.batch_limit()), (Some(422), 7));
 }
+
+#[test]
+fn a_path_that_would_mask_nothing_is_refused() {
+    let card = r#"{"items":[{"kind":"card","number":"4111"}]}"#;
+    assert!(!masked(&["$.items[?match(@.kind, 'card|iban')].number"], card).contains("4111"));
+    let refusal = Mask::parse(&["$.items[?match(@.kind, 'card[')].number"]).unwrap_err().to_string();
+    assert!(refusal.contains("which would mask nothing: \"card[\" is not a regular expression"), "{refusal}");
+}

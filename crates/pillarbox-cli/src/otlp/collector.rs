@@ -9,6 +9,9 @@ use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use pillarbox_sinks::http::{self, HttpSettings};
 use tokio::runtime::Handle;
 
+/// What a collector says of what it took is short.
+const LONGEST_ANSWER: usize = 64 << 10;
+
 #[derive(Debug, Clone)]
 pub(super) struct Collector {
     client: http::Client,
@@ -23,12 +26,19 @@ impl Collector {
     }
 
     async fn send(self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let response = self.client.execute(request.try_into()?).await.map_err(http::without_url)?;
+        let mut response = self.client.execute(request.try_into()?).await.map_err(http::without_url)?;
         let mut answer = Response::builder().status(response.status());
         if let Some(headers) = answer.headers_mut() {
             *headers = response.headers().clone();
         }
-        Ok(answer.body(response.bytes().await.map_err(http::without_url)?)?)
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(http::without_url)? {
+            if body.len() + chunk.len() > LONGEST_ANSWER {
+                return Err(format!("the collector's answer has more than {LONGEST_ANSWER} bytes").into());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(answer.body(body.into())?)
     }
 
     fn told(&self, answer: &Result<Response<Bytes>, HttpError>) {

@@ -10,6 +10,7 @@ use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Row as Cells, Spa
 
 use super::overview::{Overview, Row, State, short};
 use super::{App, Asked};
+use crate::terminal::escaped;
 
 /// From this width on the whole error is worth a column.
 const WIDE: u16 = 110;
@@ -39,7 +40,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
 }
 
 fn draw_head(frame: &mut Frame<'_>, area: Rect, app: &App) {
-    let title = Line::from(vec!["pillarbox ".bold(), Span::raw(app.database.clone())]);
+    let title = Line::from(vec!["pillarbox ".bold(), Span::raw(shown(&app.database))]);
     frame.render_widget(title, area);
     let at = app.overview.at.format("%H:%M:%SZ").to_string();
     frame.render_widget(Paragraph::new(at).alignment(Alignment::Right), area);
@@ -141,7 +142,7 @@ fn destination(row: &Row) -> Vec<Cell<'static>> {
     };
     let failing = if row.failed_per_minute > 0 { Style::new().fg(Color::Red) } else { Style::new() };
     vec![
-        Cell::from(row.name.clone()),
+        Cell::from(shown(&row.name)),
         Cell::from(state).style(Style::new().fg(color)),
         figure(row.delivered_per_minute.to_string()),
         figure(row.failed_per_minute.to_string()).style(failing),
@@ -150,7 +151,7 @@ fn destination(row: &Row) -> Vec<Cell<'static>> {
         figure(short(row.latency.p99_seconds)),
         figure(row.queued.to_string()),
         figure(row.sending.to_string()),
-        Cell::from(note),
+        Cell::from(shown(&note)),
     ]
 }
 
@@ -188,12 +189,12 @@ fn relay_cells(relay: &RelayView, overview: &Overview) -> Cells<'static> {
         (false, false) => format!("{} {}+{}", lane.destination, lane.sending, lane.queued),
     });
     Cells::new([
-        Cell::from(relay.host.clone()),
+        Cell::from(shown(&relay.host)),
         Cell::from(state).style(Style::new().fg(color)),
         Cell::from(relay.in_flight.to_string()),
         Cell::from(since(relay.started_at)),
         Cell::from(since(relay.heartbeat_at)),
-        Cell::from(lanes.collect::<Vec<_>>().join(", ")),
+        Cell::from(shown(&lanes.collect::<Vec<_>>().join(", "))),
     ])
 }
 
@@ -207,9 +208,9 @@ fn draw_dead_letters(frame: &mut Frame<'_>, area: Rect, app: &App) {
     let rows = letters.iter().map(|group| {
         Cells::new([
             Cell::from(Line::from(group.count.to_string()).right_aligned()),
-            Cell::from(group.destination.clone().unwrap_or_else(|| "–".to_owned())),
+            Cell::from(shown(group.destination.as_deref().unwrap_or("–"))),
             Cell::from(short((app.overview.at - group.last_at).to_std().ok().map(|age| age.as_secs_f64()))),
-            Cell::from(group.error.lines().next().unwrap_or_default().to_owned()),
+            Cell::from(shown(group.error.lines().next().unwrap_or_default())),
         ])
     });
     let widths = [Constraint::Length(7), Constraint::Length(14), Constraint::Length(8), Constraint::Fill(1)];
@@ -221,10 +222,14 @@ fn draw_dead_letters(frame: &mut Frame<'_>, area: Rect, app: &App) {
 fn draw_foot(frame: &mut Frame<'_>, area: Rect, app: &App) {
     let line = match (&app.asked, &app.said) {
         (Some(Asked::Pause(name)), _) => {
-            Line::from(format!("pause {name}? its events wait until it is resumed  [y/n]")).bold().fg(Color::Yellow)
+            Line::from(format!("pause {}? its events wait until it is resumed  [y/n]", shown(name)))
+                .bold()
+                .fg(Color::Yellow)
         }
-        (Some(Asked::Resume(name)), _) => Line::from(format!("resume {name}?  [y/n]")).bold().fg(Color::Yellow),
-        (None, Some(said)) => Line::from(said.clone()).fg(Color::Yellow),
+        (Some(Asked::Resume(name)), _) => {
+            Line::from(format!("resume {}?  [y/n]", shown(name))).bold().fg(Color::Yellow)
+        }
+        (None, Some(said)) => Line::from(shown(said)).fg(Color::Yellow),
         (None, None) => Line::from("q quit   ↑↓ choose   p pause or resume   r refresh   ? help").dim(),
     };
     frame.render_widget(line, area);
@@ -246,6 +251,11 @@ live have in hand; a relay's destinations are shown as sending+queued.";
     let area = Rect::new((full.width - width) / 2, (full.height - height) / 2, width, height);
     frame.render_widget(Clear, area);
     frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" help ")), area);
+}
+
+/// Text from outside, safe to draw.
+fn shown(text: &str) -> String {
+    escaped(text).into_owned()
 }
 
 fn titled(title: &'static str) -> Block<'static> {

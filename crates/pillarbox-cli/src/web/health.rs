@@ -19,16 +19,16 @@ pub(crate) struct Health {
     turned_at: Mutex<Option<Instant>>,
     /// A loop that has not turned for so long hangs.
     patience: Duration,
-    checked: tokio::sync::Mutex<Option<(Instant, Result<(), String>)>>,
+    checked: tokio::sync::Mutex<Option<(Instant, bool)>>,
 }
 
-/// The answer to whoever asks.
+/// The answer to whoever asks. Anybody may: what is wrong stands in the log.
 #[derive(Debug, Serialize)]
 pub(crate) struct Answer {
     /// All is well.
     pub(crate) ok: bool,
-    /// Reachable, with the tables that this program works on; else what is wrong.
-    database: String,
+    /// `ok`: reachable, with the tables that this program works on.
+    database: &'static str,
     /// How long ago the loop last turned; `null` before it has.
     turned_seconds_ago: Option<f64>,
 }
@@ -41,7 +41,7 @@ impl Health {
     /// Whether it can work: its database answers, the tables are right, and its loop turns.
     pub(crate) async fn ready(&self) -> Answer {
         let (database, turned) = (self.database().await, self.turned_ago());
-        let ok = database.is_ok() && turned.is_some_and(|ago| ago < self.patience);
+        let ok = database && turned.is_some_and(|ago| ago < self.patience);
         answer(ok, database, turned)
     }
 
@@ -49,7 +49,7 @@ impl Health {
     /// loop cannot, and a new one could not either.
     pub(crate) async fn alive(&self) -> Answer {
         let (database, turned) = (self.database().await, self.turned_ago());
-        let hangs = database.is_ok() && turned.is_some_and(|ago| ago >= self.patience);
+        let hangs = database && turned.is_some_and(|ago| ago >= self.patience);
         answer(!hangs, database, turned)
     }
 
@@ -58,12 +58,13 @@ impl Health {
         turned_at.map(|at| at.elapsed())
     }
 
-    async fn database(&self) -> Result<(), String> {
+    async fn database(&self) -> bool {
         let mut checked = self.checked.lock().await;
-        if let Some((at, answer)) = &*checked
+        let last = *checked;
+        if let Some((at, ok)) = last
             && at.elapsed() < CHECK_LASTS
         {
-            return answer.clone();
+            return ok;
         }
         let store = self.source.store();
         let answer = match tokio::time::timeout(CHECK_LIMIT, store.check()).await {
@@ -71,13 +72,18 @@ impl Health {
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err(format!("no answer within {CHECK_LIMIT:?}")),
         };
-        *checked = Some((Instant::now(), answer.clone()));
-        answer
+        *checked = Some((Instant::now(), answer.is_ok()));
+        match (&answer, last.is_none_or(|(_, ok)| ok)) {
+            (Err(error), true) => tracing::warn!(%error, "health check failed: the database is not usable"),
+            (Ok(()), false) => tracing::info!("health check passes again"),
+            _ => {}
+        }
+        answer.is_ok()
     }
 }
 
-fn answer(ok: bool, database: Result<(), String>, turned: Option<Duration>) -> Answer {
-    let database = database.err().unwrap_or_else(|| "ok".to_owned());
+fn answer(ok: bool, database: bool, turned: Option<Duration>) -> Answer {
+    let database = if database { "ok" } else { "not ok: see the log" };
     Answer { ok, database, turned_seconds_ago: turned.map(|ago| ago.as_secs_f64()) }
 }
 

@@ -262,10 +262,10 @@ async fn guessing_gets_slower_for_a_name_known_or_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn guessing_gets_slower_for_an_address_and_a_proxy_says_which() {
-    let (home, _) = with_users("behind_tls_proxy = true");
+    let (home, _) = with_users("behind_tls_proxy = true\ntrusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]");
     let (_program, mut client) = serve(&home).await;
     // What the one who asks says of itself stands first, and is not believed.
-    let from = |address: &str| vec![("x-forwarded-for".to_owned(), format!("9.9.9.9, {address}"))];
+    let from = |address: &str| vec![("x-forwarded-for".to_owned(), format!("9.9.9.9, {address}, 10.1.2.3"))];
     client.headers = from("192.0.2.7");
     for number in 0..20 {
         assert_eq!(client.log_in(&format!("nobody{number}"), "guess").await.status, 401);
@@ -279,6 +279,37 @@ async fn guessing_gets_slower_for_an_address_and_a_proxy_says_which() {
         cookie.starts_with("__Host-") && cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict; Secure"),
         "{cookie}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_locks_no_user_out() {
+    let (home, _) = with_users("trusted_proxies = [\"127.0.0.1\"]");
+    let (_program, mut client) = serve(&home).await;
+    for stranger in 1..=3 {
+        client.headers = vec![("x-forwarded-for".to_owned(), format!("192.0.2.{stranger}"))];
+        for _ in 0..5 {
+            assert_eq!(client.log_in("olga", "guess").await.status, 401);
+        }
+        assert_eq!(client.log_in("olga", PASSWORD).await.status, 429);
+    }
+    client.headers = vec![("x-forwarded-for".to_owned(), "192.0.2.99".to_owned())];
+    assert_eq!(client.log_in("olga", PASSWORD).await.status, 303);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_trusted_proxy_says_who_asks() {
+    for more in ["behind_tls_proxy = true", "behind_tls_proxy = true\ntrusted_proxies = [\"10.0.0.0/8\"]"] {
+        let (home, _) = with_users(more);
+        let (_program, mut client) = serve(&home).await;
+        for number in 0..20 {
+            client.headers = vec![("x-forwarded-for".to_owned(), format!("192.0.2.{number}"))];
+            assert_eq!(client.log_in(&format!("nobody{number}"), "guess").await.status, 401);
+        }
+        client.headers = vec![("x-forwarded-for".to_owned(), "192.0.2.99".to_owned())];
+        assert_eq!(client.log_in("olga", PASSWORD).await.status, 429, "{more}");
+    }
+    let (home, _) = with_users("behind_tls_proxy = true");
+    assert!(home.run(&["check-config"]).succeeded().err.contains("admin.trusted_proxies is not set"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

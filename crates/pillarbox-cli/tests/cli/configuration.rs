@@ -1,5 +1,8 @@
 //! What it is told, and what it says to what it cannot be told.
 
+use pillarbox_testkit::process::Program;
+
+use crate::delivering::PATIENCE;
 use crate::home::{DISCARD, Home};
 
 #[test]
@@ -93,15 +96,15 @@ fn secrets_are_never_printed() {
         url = "postgres://ann:hunter2@db:99999/shop"
         [destinations.runner]
         kind = "http"
-        url = "https://runner.example/events?token=hunter2"
-        secrets = ["whsec_hunter2h", "env:SECRET"]
+        url = "https://runner.example/events/hunter2?token=hunter2"
+        secrets = ["whsec_hunter2hunter2hunter2hunter2hunt", "env:SECRET"]
         bearer = "file:token"
         headers = { x-key = "hunter2" }
         [[routes]]
         to = ["runner"]
     "#;
     let mut home = Home::with_config(config);
-    home.set("SECRET", "whsec_hunter2hunter2hhhh");
+    home.set("SECRET", "whsec_hunter2hunter2hunter2hunter2hunter2h");
     home.set("RUST_LOG", "trace");
     home.write("token", "hunter2\n");
     let check = home.run(&["check-config"]);
@@ -126,6 +129,31 @@ fn the_default_configuration_is_printed_and_can_be_used() {
     assert!(done.err.contains("there are no routes"), "{done:?}");
     assert!(done.err.ends_with("the configuration is good\n"), "{done:?}");
     assert_eq!(home.json(&["check-config", "--default"])["default"], default.out.as_str());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_discarded_is_warned_of() {
+    let unused = "[destinations.spare]\nkind = \"discard\"\n";
+    let home = Home::with_config(&format!("[relay]\nunrouted = \"discard\"\n{DISCARD}{unused}"));
+    let destination = "destination \"nowhere\" discards events: it marks them delivered and sends nothing";
+    let unrouted = "relay.unrouted discards events: those that match no route are marked delivered";
+    home.run(&["migrate"]).succeeded();
+    let checked = home.run(&["check-config"]).succeeded();
+    let doctor = home.run(&["doctor"]).succeeded();
+    let sweep = home.run(&["sweep"]).succeeded();
+    for said in [&checked.err, &doctor.out, &sweep.err] {
+        assert!(said.contains(destination) && said.contains(unrouted), "{said}");
+        assert!(!said.contains("\"spare\" discards"), "{said}");
+    }
+    let mut relay = Program::start(home.command(&["relay"]));
+    relay.wait_for_line(destination, PATIENCE).await.unwrap();
+    relay.wait_for_line(unrouted, PATIENCE).await.unwrap();
+    assert!(relay.terminate(PATIENCE).await.unwrap().success());
+    let remarks = home.json(&["check-config"])["remarks"].to_string();
+    assert!(remarks.contains("discards events"), "{remarks}");
+    let sent = "[destinations.a]\nkind = \"http\"\nurl = \"https://a.example/\"\n[[routes]]\nto = [\"a\"]\n";
+    home.write("pillarbox.toml", sent);
+    assert!(!home.run(&["check-config"]).succeeded().err.contains("discards"));
 }
 
 #[test]

@@ -63,7 +63,7 @@ async fn a_relay_delivers_what_another_process_emits_and_stops_when_it_is_told()
     for signal in [Signal::Terminate, Signal::Interrupt] {
         let receiver = Receiver::start().await;
         let mut home = to_receiver(&receiver, "secrets = [\"env:SECRET\"]\nbearer = \"env:TOKEN\"");
-        home.set("SECRET", "whsec_aHVudGVyMmh1bnRlcjJodW50ZXIy");
+        home.set("SECRET", "whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg==");
         home.set("TOKEN", "hunter2");
         let mut relay = Program::start(home.command(&["relay", "--log-format", "json"]));
         relay.wait_for_line("the relay starts", PATIENCE).await.unwrap();

@@ -6,6 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::home::Home;
+
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name)
 }
@@ -15,6 +17,34 @@ fn prometheus_takes_the_alert_rules() {
     let rules = file("prometheus/alerts.yaml");
     let checked = Command::new("promtool").args(["check", "rules"]).arg(rules).output().expect("promtool is installed");
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+/// The configuration that the ConfigMap has.
+fn config_map() -> String {
+    let manifest = std::fs::read_to_string(file("kubernetes/pillarbox.yaml")).unwrap();
+    let (_, rest) = manifest.split_once("  pillarbox.toml: |\n").expect("a configuration in the ConfigMap");
+    let lines = rest.lines().take_while(|line| *line != "---");
+    lines.map(|line| format!("{}\n", line.strip_prefix("    ").unwrap_or(line))).collect()
+}
+
+#[test]
+fn a_deployed_example_marks_no_backlog_delivered() {
+    let compose = std::fs::read_to_string(file("pillarbox.toml")).unwrap();
+    for config in [compose, config_map()] {
+        let mut home = Home::with_config(&config);
+        home.set("OPERATOR_PASSWORD", "not looked up by a sweep");
+        let id = home.emit("1", &[]);
+        let swept = home.run(&["sweep"]).succeeded();
+        assert_eq!(home.state(&id), "parked", "{swept:?}\n{config}");
+        // With the receiver that the comments suggest, it is a configuration.
+        let with_receiver = config.lines().map(|line| match line.strip_prefix('#') {
+            Some(rest) if !rest.starts_with(' ') => format!("{rest}\n"),
+            _ => format!("{line}\n"),
+        });
+        home.write("pillarbox.toml", &with_receiver.collect::<String>());
+        let stats = home.json(&["stats"]);
+        assert_eq!(stats["parked"][0]["on"], "unrouted", "{stats}");
+    }
 }
 
 /// Prometheus takes these figures, and what rules and dashboard speak of is among them.

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+use sqlx::Connection;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use tempfile::TempDir;
 
 /// Routes everything to a destination that succeeds at once.
@@ -79,6 +81,25 @@ impl Home {
     pub(crate) fn emit(&self, aggregate_id: &str, more: &[&str]) -> String {
         let emitted = self.json(&[&["emit", "Order", aggregate_id, "order.placed"], more].concat());
         emitted["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// As if the event had been emitted, and had failed, so many hours earlier. On SQLite.
+    pub(crate) async fn age(&self, id: &str, hours: u32) {
+        let file = SqliteConnectOptions::new().filename(self.path("pillarbox.db"));
+        let mut connection = SqliteConnection::connect_with(&file).await.expect("the outbox's file");
+        let earlier = "UPDATE outbox_event SET updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', updated_at, ?2),
+                       created_at = strftime('%Y-%m-%dT%H:%M:%fZ', created_at, ?2) WHERE id = ?1";
+        let aged = sqlx::query(earlier).bind(id).bind(format!("-{hours} hours")).execute(&mut connection).await;
+        assert_eq!(aged.expect("an update").rows_affected(), 1);
+        connection.close().await.expect("the file is closed");
+    }
+
+    /// As if somebody had dropped the outbox. On SQLite.
+    pub(crate) async fn forget_tables(&self) {
+        let file = SqliteConnectOptions::new().filename(self.path("pillarbox.db"));
+        let mut connection = SqliteConnection::connect_with(&file).await.expect("the outbox's file");
+        sqlx::query("DROP TABLE outbox_migration").execute(&mut connection).await.expect("the table is dropped");
+        connection.close().await.expect("the file is closed");
     }
 
     /// The state of an event, as `events show` has it.

@@ -147,6 +147,31 @@ fn a_file_in_a_directory_that_is_not_there_is_refused_with_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn dead_letters_are_retried_only_within_the_window() {
+    let home = Home::new();
+    let ids: Vec<String> = ["1", "2", "3"].iter().map(|id| home.emit(id, &[])).collect();
+    for id in &ids {
+        home.run(&["events", "fail", id, "--reason", "broken"]).succeeded();
+    }
+    home.age(&ids[0], 24 * 40).await;
+    home.age(&ids[1], 2).await;
+    let would = |arguments: &[&str]| {
+        home.json(&[&["dead-letters", "retry", "--dry-run"], arguments].concat())["would_retry"].as_u64().unwrap()
+    };
+    let group = home.json(&["dead-letters"])["groups"][0]["group"].as_str().unwrap().to_owned();
+    for which in [&["--all"][..], &["--type", "order.*"], &["--group", &group]] {
+        assert_eq!(would(&[which, &["--within", "1h"]].concat()), 1, "{which:?}");
+        assert_eq!(would(which), 2, "as listed by default: {which:?}");
+        assert_eq!(would(&[which, &["--within", "100days"]].concat()), 3, "{which:?}");
+    }
+    let said = home.run(&["dead-letters", "retry", "--all", "--within", "1h", "--dry-run"]).succeeded().out;
+    assert_eq!(said, "1 failed event of the last 1h would be retried\n");
+    home.run(&["dead-letters", "retry", "--all", "--within", "1h", "--yes"]).succeeded();
+    let states: Vec<String> = ids.iter().map(|id| home.state(id)).collect();
+    assert_eq!(states, ["failed", "failed", "due"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_destination_is_paused_and_resumed_while_a_relay_runs() {
     let home = Home::with_config(DISCARD);
     let name = home.json(&["destinations", "list"])[0]["name"].as_str().unwrap().to_owned();

@@ -227,20 +227,11 @@ async fn a_group_of_dead_letters_is_retried_after_a_preview_as_a_job() {
     }
     let page = scene.page("/dead-letters").await;
     assert!(page.contains("<strong>3</strong>") && page.contains("data-destination=\"runner\""), "{page}");
-    let link = page.split("id=\"retry-group-1\"").next().unwrap().rsplit("href=\"").next().unwrap();
-    let link = link.split('"').next().unwrap().replace("&#38;", "&");
-    let preview = scene.page(&link).await;
+    let preview = scene.page(&link(&page, "retry-group-1")).await;
     assert!(preview.contains("Retry 3 events?"), "{preview}");
 
     scene.receiver.answer_with(|_| Answer::ok());
-    // The form as a browser would send it.
-    let hidden = preview.split("id=\"confirm\"").nth(1).unwrap().split("type=\"hidden\" name=\"").skip(1);
-    let fields: Vec<(String, String)> = hidden
-        .map(|rest| {
-            let (name, rest) = rest.split_once("\" value=\"").unwrap();
-            (name.to_owned(), rest.split('"').next().unwrap().replace("&#38;", "&").replace("&#34;", "\""))
-        })
-        .collect();
+    let fields = confirmation(&preview);
     let mut form: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     form.push(("rate", "1000"));
     let started = scene.client.post("/bulk", &form).await;
@@ -257,6 +248,61 @@ async fn a_group_of_dead_letters_is_retried_after_a_preview_as_a_job() {
     .await;
     assert!(scene.page("/jobs").await.contains("3 of 3"));
     assert!(scene.page("/dead-letters").await.contains("Nothing has failed"));
+}
+
+/// Where the link with this id leads.
+fn link(page: &str, id: &str) -> String {
+    let (before, behind) = page.split_once(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("no {id} in {page}"));
+    let tag = [before.rsplit("<a ").next().unwrap(), behind.split('>').next().unwrap()].concat();
+    let place = tag.split("href=\"").nth(1).unwrap().split('"').next().unwrap();
+    place.replace("&#38;", "&")
+}
+
+/// The form of a preview, as a browser would send it.
+fn confirmation(preview: &str) -> Vec<(String, String)> {
+    let hidden = preview.split("id=\"confirm\"").nth(1).unwrap().split("type=\"hidden\" name=\"").skip(1);
+    let field = |rest: &str| {
+        let (name, rest) = rest.split_once("\" value=\"").unwrap();
+        (name.to_owned(), rest.split('"').next().unwrap().replace("&#38;", "&").replace("&#34;", "\""))
+    };
+    hidden.map(field).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_retried_from_a_list_of_dead_letters_is_what_it_shows() {
+    let mut scene = Scene::begin("olga").await;
+    let ids: Vec<String> = (0..3).map(|number| scene.home.emit(&number.to_string(), &["\"bad\""])).collect();
+    for id in &ids {
+        scene.until(id, "failed").await;
+    }
+    scene.home.age(&ids[0], 24 * 20).await;
+    scene.home.age(&ids[1], 2).await;
+    for (path, shown) in [("/dead-letters?hours=1", 1), ("/dead-letters", 2), ("/dead-letters?hours=720", 3)] {
+        let page = scene.page(path).await;
+        assert!(page.contains(&format!("<strong>{shown}</strong>")), "{path}: {page}");
+        let things = if shown == 1 { "event" } else { "events" };
+        for id in ["retry-group-1", "retry-all"] {
+            let preview = scene.page(&link(&page, id)).await;
+            assert!(preview.contains(&format!("Retry {shown} {things}?")), "{path} {id}: {preview}");
+        }
+        // As a list it is the same, and so is all that is retried from there.
+        let list = scene.page(&link(&page, "as-events")).await;
+        let listed = ids.iter().filter(|id| list.contains(id.as_str())).count();
+        assert_eq!(listed, shown, "{path}: {list}");
+        assert!(list.contains("Only those that failed in the last"), "{path}: {list}");
+        let preview = scene.page(&link(&list, "bulk")).await;
+        assert!(preview.contains(&format!("Retry {shown} {things}?")), "{path}: {preview}");
+        let all = scene.page(&link(&list, "unbound")).await;
+        assert!(ids.iter().all(|id| all.contains(id.as_str())), "{path}: {all}");
+    }
+    scene.receiver.answer_with(|_| Answer::ok());
+    let page = scene.page("/dead-letters?hours=1").await;
+    let preview = scene.page(&link(&page, "retry-all")).await;
+    let fields = confirmation(&preview);
+    let form: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(scene.client.post("/bulk", &form).await.status, 303);
+    scene.until(&ids[2], "delivered").await;
+    assert_eq!((scene.home.state(&ids[0]).as_str(), scene.home.state(&ids[1]).as_str()), ("failed", "failed"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -153,7 +153,7 @@ async fn dead_letters_are_grouped_and_a_group_is_tried_again() {
     assert_eq!(home.json(&retry(&["--destination", "mail", "--dry-run"]))["would_retry"], 0);
     for (arguments, why) in [
         (retry(&[]), "say which"),
-        (retry(&["--all"]), "3 failed events would be retried; add --yes"),
+        (retry(&["--all"]), "3 failed events of the last 30days would be retried; add --yes"),
         (retry(&["--group", "00000000", "--yes"]), "there is no group 00000000"),
     ] {
         let refused = home.run(&arguments);
@@ -167,7 +167,7 @@ async fn dead_letters_are_grouped_and_a_group_is_tried_again() {
     );
     home.run(&["sweep"]).succeeded();
     assert!(ids.iter().all(|id| home.state(id) == "delivered"));
-    assert_eq!(home.run(&retry(&["--all"])).succeeded().out, "there are no such dead letters\n");
+    assert_eq!(home.run(&retry(&["--all"])).succeeded().out, "no such dead letters within 30days\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -229,4 +229,58 @@ fn shells_complete_and_manuals_are_written() {
     let has =
         |name: &str| pages["pages"].as_array().unwrap().contains(&name.into()) && home.path("man").join(name).exists();
     assert!(has("pillarbox.1") && has("pillarbox-top.1") && has("pillarbox-events-list.1"), "{pages}");
+}
+
+/// What a terminal obeys, and what turns the direction of text.
+const HOSTILE: &str = "\x1b]0;owned\x07\x1b[2J\u{9b}31m\u{202e}\u{2066}\r\nfake";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_from_outside_steers_the_terminal() {
+    let receiver = Receiver::start().await;
+    receiver.answer_with(|_| Answer::status(400).body(HOSTILE));
+    let mut home = Home::with_config(&format!(
+        "[relay.retry]\nmax_attempts = 1\n[destinations.\"runner\\u001b[31m\\u202e\"]\nkind = \"http\"\nurl = \"{}\"\n\
+         allow_private = true\n[[routes]]\nto = [\"runner\\u001b[31m\\u202e\"]\n",
+        receiver.url("/in")
+    ));
+    let event_type = format!("order.{HOSTILE}");
+    let payload = serde_json::json!({ "note": HOSTILE }).to_string();
+    let header = format!("tenant{HOSTILE}=of{HOSTILE}");
+    let emit = ["emit", HOSTILE, HOSTILE, &event_type, &payload, "--header", &header, "--key", HOSTILE];
+    let id = home.json(&emit)["id"].as_str().unwrap().to_owned();
+    home.set("RUST_LOG", "info,pillarbox=debug");
+    home.run(&["destinations", "pause", "runner\u{1b}[31m\u{202e}"]).succeeded();
+    home.run(&["destinations", "resume", "runner\u{1b}[31m\u{202e}"]).succeeded();
+    let commands: [&[&str]; 13] = [
+        &emit,
+        &["events", "list"],
+        &["events", "list", "--state", "due"],
+        &["sweep"],
+        &["events", "list"],
+        &["events", "show", &id],
+        &["dead-letters"],
+        &["dead-letters", "retry", "--all", "--dry-run"],
+        &["destinations", "list"],
+        &["destinations", "pause", "runner\u{1b}[31m\u{202e}"],
+        &["stats"],
+        &["doctor"],
+        &["top", "--once", "--width", "200"],
+    ];
+    for command in commands {
+        let done = home.run(command);
+        let obeyed =
+            |c: char| c.is_control() && c != '\n' || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        for said in [&done.out, &done.err] {
+            assert!(!said.contains(obeyed), "{command:?}: {said:?}");
+            assert!(!said.lines().any(|line| line.starts_with("fake")), "{command:?}: {said}");
+        }
+    }
+    let shown = home.run(&["events", "show", &id]).succeeded().out;
+    assert!(shown.contains(r"order.\u001b]0;owned\u0007\u001b[2J\u009b31m\u202e\u2066"), "{shown}");
+    // For programs it stays what it is.
+    let event = home.json(&["events", "show", &id]);
+    assert_eq!(
+        (event["event_type"].as_str(), event["payload"]["note"].as_str()),
+        (Some(event_type.as_str()), Some(HOSTILE))
+    );
 }

@@ -89,6 +89,20 @@ fn parent(flags: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_collectors_answer_is_not_read_without_end() {
+    let (receiver, collector) = (Receiver::start().await, Receiver::start().await);
+    collector.answer_with(|_| Answer::ok().body("x".repeat(8 << 20)));
+    let mut home = traced(&receiver, &collector, SOON);
+    home.set("OTEL_BSP_SCHEDULE_DELAY", "100");
+    let mut relay = start(&home, &["relay"]).await;
+    home.emit("1", &[]);
+    receiver.wait_for(1, PATIENCE).await.unwrap();
+    let told = relay.wait_for_line("spans cannot be exported", PATIENCE).await.unwrap();
+    assert!(told.contains("the collector's answer has more than 65536 bytes"), "{told}");
+    assert!(relay.terminate(PATIENCE).await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn spans_of_claim_send_and_settle_are_exported_with_the_right_parents() {
     let (receiver, collector) = (Receiver::start().await, Receiver::start().await);
     receiver.answer_with(|request| {

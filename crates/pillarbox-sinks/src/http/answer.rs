@@ -20,6 +20,8 @@ const PATIENCE_FAILED: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Shorter ones are in too many words to be hidden.
 const SHORTEST_HIDDEN: usize = 6;
+/// A part of a path that is longer is no word.
+const LONG_WORD: usize = 20;
 
 /// How the answers of one receiver are read.
 pub(super) struct Answers {
@@ -33,6 +35,7 @@ impl Answers {
         let mut hidden: Vec<String> = given.map(|secret| secret.expose().to_owned()).collect();
         hidden.extend(url.query().map(str::to_owned));
         hidden.extend(url.query_pairs().map(|(_, value)| value.into_owned()));
+        hidden.extend(in_path(url));
         hidden.retain(|text| text.len() >= SHORTEST_HIDDEN);
         // What contains another is hidden before it.
         hidden.sort_by_key(|text| Reverse(text.len()));
@@ -95,6 +98,32 @@ fn failed(status: StatusCode, headers: &HeaderMap, url: &Url, now: SystemTime) -
         _ => SendError::retry(message),
     };
     error.after(retry_after(headers, now))
+}
+
+/// The path, and what of it may be a token: tokens of webhooks often stand there. Plain words are not hidden by themselves.
+fn in_path(url: &Url) -> Vec<String> {
+    let path = url.path().trim_matches('/');
+    let parts = path.split('/').flat_map(|part| [part.to_owned(), decoded(part)]);
+    let mut hidden: Vec<String> = parts.filter(|part| is_token(part)).collect();
+    hidden.push(path.to_owned());
+    hidden
+}
+
+/// Without its percent signs.
+fn decoded(part: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::with_capacity(part.len()), part.as_bytes());
+    while let [first, more @ ..] = rest {
+        let digits = more.get(..2).filter(|_| *first == b'%').and_then(|digits| str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => (bytes.push(byte), rest = &more[2..]),
+            None => (bytes.push(*first), rest = more),
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn is_token(text: &str) -> bool {
+    text.len() >= LONG_WORD || !text.chars().all(|c| c.is_ascii_lowercase() || matches!(c, '-' | '_' | '.'))
 }
 
 /// Of where it points to only the host is shown: the rest may hold tokens.
@@ -199,6 +228,16 @@ mod tests {
     }
 
     #[test]
+    fn a_token_in_the_path_is_in_no_piece() {
+        let url = "https://hooks.example/services/T0001/B%2b0002/xoxbSecretToken?for=us";
+        let settings = HttpSettings::new(url);
+        let answers = Answers::new(&settings.checked_url().unwrap(), &settings);
+        let piece = |text: &str| answers.piece(text.as_bytes());
+        assert_eq!(piece("no POST /services/T0001/B%2b0002/xoxbSecretToken here"), "no POST /*** here");
+        assert_eq!(piece("services: xoxbSecretToken is unknown, B+0002 too"), "services: *** is unknown, *** too");
+    }
+
+    #[test]
     fn a_piece_is_short_storable_and_without_our_secrets() {
         let settings = HttpSettings {
             bearer: Some("hunter2".into()),
@@ -211,5 +250,53 @@ mod tests {
         assert_eq!(long.len(), PIECE);
         let cut_in_a_secret = format!("{}hunter2", "x".repeat(PIECE - 3));
         assert!(!answers.piece(cut_in_a_secret.as_bytes()).contains("hun"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_answer_is_judged(
+            status in 100_u16..1000,
+            values in proptest::collection::vec((0_usize..3, "[ -~]{0,40}|[0-9]{0,25}|[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} GMT"), 0..4),
+        ) {
+            let name = |number: usize| [RETRY_AFTER, DATE, LOCATION][number].clone();
+            let mut headers = HeaderMap::new();
+            for (number, value) in values {
+                headers.append(name(number), value.parse().unwrap());
+            }
+            let url = Url::parse("https://receiver.example/hunter2?token=hunter2").unwrap();
+            let error = failed(StatusCode::from_u16(status).unwrap(), &headers, &url, SystemTime::now());
+            proptest::prop_assert!(error.after.is_none_or(|wait| wait <= LONGEST_WAIT));
+            proptest::prop_assert!(!error.message.contains("hunter2"));
+        }
+
+        #[test]
+        fn a_piece_of_any_answer_is_short_and_storable(
+            before in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..1500),
+            quoted in "hunter2token|hooks/hunter2token|/hooks/hunter2token|key-hunter2|key=key-hunter2",
+            behind in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..40),
+        ) {
+            let settings = HttpSettings::new("https://receiver.example/hooks/hunter2token?key=key-hunter2");
+            let answers = Answers::new(&settings.checked_url().unwrap(), &settings);
+            let piece = answers.piece(&[&before[..], quoted.as_bytes(), &behind].concat());
+            proptest::prop_assert!(piece.len() <= PIECE && !piece.contains("hunter2"), "{piece}");
+            proptest::prop_assert!(!piece.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t')), "{piece:?}");
+        }
+
+        #[test]
+        fn any_url_is_taken_or_refused_and_its_secrets_are_not_shown(
+            scheme in "https?|ftp|[a-z]{0,4}",
+            host in "a[a-z0-9.:\\[\\]-]{0,20}",
+            path in "[a-zA-Z0-9/?=&%#@:. -]{0,20}",
+        ) {
+            for text in [format!("{scheme}://{host}/{path}hunter2"), format!("{scheme}://ann:hunter2@{host}/{path}")] {
+                let settings = HttpSettings::new(text);
+                let checked = settings.checked_url();
+                let shown = format!("{settings:?} {:?}", checked.as_ref().err().map(ToString::to_string));
+                proptest::prop_assert!(!shown.contains("hunter2"), "{shown}");
+                if let Ok(url) = checked {
+                    let _ = Answers::new(&url, &settings);
+                }
+            }
+        }
     }
 }

@@ -9,6 +9,10 @@ use reqwest::Url;
 
 use super::settings::HttpSettings;
 
+/// Too many open files in the system, and in this process; the same on Linux, macOS and the BSDs.
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+
 /// What is said about the failures of one receiver.
 pub(super) struct Failures {
     /// Scheme, host and port: a URL's path and query are often its password.
@@ -34,7 +38,12 @@ impl Failures {
     pub(super) fn explain(&self, error: &reqwest::Error) -> SendError {
         let Self { receiver, timeout, connect_timeout } = self;
         let cause = root_cause(error);
-        if error.is_connect() && error.is_timeout() {
+        if is_out_of_files(error) {
+            SendError::unavailable(format_args!(
+                "this process has no file descriptors left, so {receiver} was not asked; raise LimitNOFILE of the service or \
+                 `ulimit -n`: {cause}"
+            ))
+        } else if error.is_connect() && error.is_timeout() {
             SendError::unavailable(format_args!("no connection to {receiver} within {connect_timeout:?}"))
         } else if error.is_timeout() {
             SendError::timeout(format_args!("no answer from {receiver} within {timeout:?}"))
@@ -69,6 +78,12 @@ fn cause_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'st
         Some(inner) => Some(inner),
         None => error.source(),
     }
+}
+
+/// Whether it is this machine's fault, not the receiver's.
+fn is_out_of_files(error: &reqwest::Error) -> bool {
+    let code = |cause: &(dyn Error + 'static)| cause.downcast_ref::<io::Error>()?.raw_os_error();
+    causes(error).filter_map(code).any(|code| code == EMFILE || code == ENFILE)
 }
 
 fn is_certificate(error: &reqwest::Error) -> bool {

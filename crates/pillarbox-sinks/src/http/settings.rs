@@ -36,7 +36,8 @@ impl HttpMode {
 pub struct HttpSettings {
     /// Where to POST to: `http` or `https`, without credentials.
     pub url: String,
-    /// Standard Webhooks secrets, `whsec_` followed by base64; two while rotating. None: requests are not signed.
+    /// Standard Webhooks secrets, `whsec_` followed by the base64 of 24 to 64 bytes; two while rotating. None: requests are
+    /// not signed.
     pub secrets: Vec<Secret>,
     /// A token for `authorization: Bearer …`.
     pub bearer: Option<Secret>,
@@ -145,6 +146,17 @@ pub enum HttpError {
     Secret {
         /// Counted from 0.
         position: usize,
+    },
+    /// It can be guessed.
+    #[error(
+        "secrets[{position}] is too short: its key has {bytes} bytes, but must have 24 to 64; make one with \
+         echo whsec_$(head -c 32 /dev/urandom | base64)"
+    )]
+    ShortSecret {
+        /// Counted from 0.
+        position: usize,
+        /// How many there are.
+        bytes: usize,
     },
     /// It cannot stand in a header.
     #[error("bearer is empty or contains spaces or control characters; give the token alone, without the word Bearer")]

@@ -17,6 +17,8 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
         .with_decode_allow_trailing_bits(true),
 );
+/// In bytes. Standard Webhooks says 24 to 64; a longer one is no weaker.
+const SHORTEST_KEY: usize = 24;
 /// `v1,` and the base64 of 32 bytes, and a space.
 const SIGNATURE_LENGTH: usize = 3 + 44 + 1;
 
@@ -31,6 +33,9 @@ impl Keys {
             let key = LENIENT.decode(text.strip_prefix("whsec_").unwrap_or(text)).unwrap_or_default();
             if key.is_empty() {
                 return Err(HttpError::Secret { position });
+            }
+            if key.len() < SHORTEST_KEY {
+                return Err(HttpError::ShortSecret { position, bytes: key.len() });
             }
             Hmac::new_from_slice(&key).map_err(|_| HttpError::Secret { position })
         });
@@ -76,7 +81,7 @@ mod tests {
 
     #[test]
     fn two_secrets_make_two_signatures_and_none_makes_none() {
-        let (old, new) = ("whsec_b2xk", "whsec_bmV3");
+        let (old, new) = ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD");
         let sign = |secrets: &[&str]| keys(secrets).unwrap().sign("id", "1", b"{}");
         assert_eq!(sign(&[new, old]).unwrap(), format!("{} {}", sign(&[new]).unwrap(), sign(&[old]).unwrap()));
         assert_eq!(sign(&[]), None);
@@ -85,17 +90,30 @@ mod tests {
     #[test]
     fn padding_may_be_missing() {
         assert_eq!(
-            keys(&["whsec_b2xkZQ"]).unwrap().sign("id", "1", b"{}"),
-            keys(&["whsec_b2xkZQ==\n"]).unwrap().sign("id", "1", b"{}")
+            keys(&["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwZQ"]).unwrap().sign("id", "1", b"{}"),
+            keys(&["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwZQ==\n"]).unwrap().sign("id", "1", b"{}")
         );
     }
 
     #[test]
     fn what_is_not_base64_is_refused_without_being_shown() {
         for secret in ["hunter2!", "whsec_", "", "whsec_hunter-_", "whpk_hunter2="] {
-            let error = keys(&["whsec_b2xk", secret]).err().unwrap().to_string();
+            let error = keys(&["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", secret]).err().unwrap().to_string();
             assert!(error.starts_with("secrets[1] is not") && error.contains("whsec_ followed by"), "{error}");
             assert!(!error.contains("hunter"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_short_key_is_refused_without_being_shown() {
+        let key = |bytes: usize| format!("whsec_{}", BASE64_STANDARD.encode("h".repeat(bytes)));
+        for bytes in [1, 16, 23] {
+            let error = keys(&[&key(bytes)]).err().unwrap().to_string();
+            let told = format!("secrets[0] is too short: its key has {bytes} bytes, but must have 24 to 64");
+            assert!(error.starts_with(&told) && !error.contains("aGho"), "{error}");
+        }
+        for bytes in [24, 32, 64, 100] {
+            assert!(keys(&[&key(bytes)]).is_ok(), "{bytes}");
         }
     }
 }

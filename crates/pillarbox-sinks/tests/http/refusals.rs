@@ -113,10 +113,10 @@ async fn secrets_are_in_no_debug_and_no_error() {
     let silent = format!("http://{}", silent.local_addr().unwrap());
     for base in [echo.url(), format!("{}/redirect", echo.url()), silent, refusing] {
         let mut settings = HttpSettings {
-            secrets: vec!["whsec_hunter2hunter2".into()],
+            secrets: vec!["whsec_hunter2hunter2hunter2hunter2hunter2".into()],
             bearer: Some("bearer-hunter2".into()),
             timeout: Duration::from_millis(500),
-            ..local(format!("{base}/?token=query-hunter2"))
+            ..local(format!("{base}/path-hunter2/?token=query-hunter2"))
         };
         settings.headers.insert("x-api-key".to_owned(), "header-hunter2".into());
         let shown = format!("{settings:?} {:?}", HttpSink::new(settings.clone()).unwrap());

@@ -122,6 +122,17 @@ pub async fn dead_letters_are_told_by_what_they_have_in_common(outbox: &dyn Outb
         event.failed_on.as_deref() == Some("mail") && fold_error(&event.error_message) == "order # is locked"
     });
     assert_eq!(same.count(), 3, "a list finds what a group has, of all times");
+    for state in [None, Some(State::Failed)] {
+        let within = Filter { state, failed_since: Some(oldest), ..Filter::default() };
+        for oldest_first in [false, true] {
+            let turn = Turn { oldest_first, ..Turn::default() };
+            let page = outbox.inspect().list(&within, &turn).await.unwrap();
+            assert_eq!(page.events.len(), 4, "a list of the window finds what the groups have");
+            assert!(page.events.iter().all(|event| event.id != out_of_sight));
+        }
+    }
+    let none = Filter { state: Some(State::Delivered), failed_since: Some(oldest), ..Filter::default() };
+    assert!(outbox.inspect().list(&none, &Turn::default()).await.unwrap().events.is_empty());
 }
 
 /// No more than so many, and it says so.

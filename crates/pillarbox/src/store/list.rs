@@ -46,6 +46,8 @@ pub struct Filter {
     pub since: Option<DateTime<Utc>>,
     /// Emitted before.
     pub until: Option<DateTime<Utc>>,
+    /// Failed at or after. It matches dead letters only: nothing else has failed.
+    pub failed_since: Option<DateTime<Utc>>,
 }
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

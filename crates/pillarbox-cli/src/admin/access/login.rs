@@ -12,10 +12,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 
-use super::super::door::Peer;
 use super::super::refusal::{Refusal, page_response};
 use super::super::theme::Theme;
 use super::{Access, Visitor};
+use crate::door::Peer;
 
 pub(super) const PATH: &str = "/login";
 const TEXT_LIMIT: usize = 1024;
@@ -74,8 +74,9 @@ async fn log_in(
     if given.name.len() > TEXT_LIMIT || given.password.len() > TEXT_LIMIT {
         return Ok(again(StatusCode::BAD_REQUEST, "The name or the password is too long."));
     }
-    if let Err(wait) = access.throttle.attempt(&given.name, address, Instant::now()) {
-        return Ok(wait_first(wait, again));
+    match access.throttle.attempt(&given.name, address, Instant::now()) {
+        Ok(delay) => tokio::time::sleep(delay).await,
+        Err(wait) => return Ok(wait_first(wait, again)),
     }
     let Some(who) = access.users.by_password(&given.name, given.password.clone()).await? else {
         // A name that is not known may be a password that slipped into the wrong field.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use axum::RequestExt;
 use axum::body::Bytes;
@@ -17,12 +18,14 @@ use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::admin::desk::{MOST, Wanted};
+use crate::admin::desk::{MOST, Wanted, ago};
 use crate::admin::refusal::Refusal;
 
 /// An event's payload may have a megabyte; escapes and the rest need room too.
 pub(super) const BODY_LIMIT: usize = 2 << 20;
 const USUAL_LIMIT: usize = 50;
+/// The window of dead letters.
+const USUAL_HOURS: u32 = 7 * 24;
 
 /// The parameters of an address.
 pub(super) struct Asked<T>(pub(super) T);
@@ -174,9 +177,17 @@ pub(super) struct Narrowed {
     since: Option<DateTime<Utc>>,
     /// Emitted before
     until: Option<DateTime<Utc>>,
+    /// Failed at or after: the `since` of `/dead-letters`. Only dead letters match
+    failed_since: Option<DateTime<Utc>>,
 }
 
 impl Narrowed {
+    /// With the window that `/dead-letters` has by itself, unless another one is given.
+    pub(super) fn of_a_group(self) -> Self {
+        let usual = || ago(Duration::from_secs(u64::from(USUAL_HOURS) * 3600));
+        Self { failed_since: self.failed_since.or_else(|| Some(usual())), ..self }
+    }
+
     pub(super) fn wanted(self) -> Result<Wanted, Refusal> {
         Ok(Wanted {
             state: self.state.map(State::from),
@@ -188,6 +199,7 @@ impl Narrowed {
             search: storable("search", self.search)?,
             since: self.since,
             until: self.until,
+            failed_since: self.failed_since,
         })
     }
 }
@@ -224,6 +236,8 @@ pub(super) struct EventsAsked {
     since: Option<DateTime<Utc>>,
     /// Emitted before
     until: Option<DateTime<Utc>>,
+    /// Failed at or after. Only dead letters match
+    failed_since: Option<DateTime<Utc>>,
     /// The `next` of the page before
     cursor: Option<String>,
     /// Events of a page at most; 50 without it
@@ -251,6 +265,7 @@ impl EventsAsked {
             search: self.search,
             since: self.since,
             until: self.until,
+            failed_since: self.failed_since,
         };
         Ok((narrowed.wanted()?, turn))
     }
@@ -286,7 +301,7 @@ impl DeadLettersAsked {
             search: self.search,
             ..Narrowed::default()
         };
-        Ok((narrowed.wanted()?, within("hours", self.hours, 7 * 24, 365 * 24)?))
+        Ok((narrowed.wanted()?, within("hours", self.hours, USUAL_HOURS, 365 * 24)?))
     }
 }
 

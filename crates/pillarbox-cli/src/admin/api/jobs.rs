@@ -38,7 +38,7 @@ enum ActionName {
 #[serde(deny_unknown_fields)]
 struct GroupNamed {
     destination: Option<String>,
-    /// As `/dead-letters` has it
+    /// As `/dead-letters` has it. Without `filter.failed_since`, only those of the last 168 hours are meant
     error: String,
 }
 
@@ -77,6 +77,7 @@ fn choice(filter: Narrowed, group: Option<GroupNamed>) -> Result<Choice, Refusal
         named.into_iter().try_for_each(|text| super::asked::storable("group", text).map(drop))?;
         Ok::<_, Refusal>(GroupKey { destination: group.destination, error: group.error })
     });
+    let filter = if group.is_some() { filter.of_a_group() } else { filter };
     Ok(Choice { wanted: filter.wanted()?, group: group.transpose()? })
 }
 

@@ -15,7 +15,7 @@ use super::views::{
     AuditPage, DeadLetterGroups, Destinations, EventFull, EventPage, Events, Minutes, Overview, Relays,
 };
 use crate::admin::access::Viewer;
-use crate::admin::desk::Desk;
+use crate::admin::desk::{Desk, ago};
 use crate::admin::refusal::Refusal;
 
 type Answer<T> = Result<Json<T>, Refusal>;
@@ -79,8 +79,8 @@ pub(super) async fn dead_letters(
     Asked(asked): Asked<DeadLettersAsked>,
 ) -> Answer<DeadLetterGroups> {
     let (wanted, hours) = asked.lowered()?;
-    let window = Duration::from_secs(u64::from(hours) * 3600);
-    Ok(Json(desk.dead_letters(&wanted, window).await?.into()))
+    let since = ago(Duration::from_secs(u64::from(hours) * 3600));
+    Ok(Json(DeadLetterGroups::new(desk.dead_letters(&wanted, since).await?, since)))
 }
 
 /// Destinations: how they are, and how they did lately

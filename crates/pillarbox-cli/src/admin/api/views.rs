@@ -17,6 +17,8 @@ mod figures;
 /// Dead letters by what they have in common
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DeadLetterGroups {
+    /// Where the window begins: give it as `filter.failed_since` to a job that is about these
+    since: DateTime<Utc>,
     groups: Vec<DeadLetterGroup>,
     /// How many groups were left out, because there were too many
     left_out: u64,
@@ -45,8 +47,8 @@ struct DeadLetterGroup {
     over_time: Vec<u64>,
 }
 
-impl From<DeadLetters> for DeadLetterGroups {
-    fn from(dead: DeadLetters) -> Self {
+impl DeadLetterGroups {
+    pub(super) fn new(dead: DeadLetters, since: DateTime<Utc>) -> Self {
         let group = |group: Group| DeadLetterGroup {
             destination: group.destination,
             error: group.error,
@@ -58,6 +60,7 @@ impl From<DeadLetters> for DeadLetterGroups {
             over_time: group.over_time,
         };
         Self {
+            since,
             groups: dead.groups.into_iter().map(group).collect(),
             left_out: dead.left_out,
             looked_at: dead.looked_at,

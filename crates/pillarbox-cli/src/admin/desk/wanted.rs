@@ -22,6 +22,8 @@ pub(crate) struct Wanted {
     pub(crate) since: Option<DateTime<Utc>>,
     /// Emitted before.
     pub(crate) until: Option<DateTime<Utc>>,
+    /// Failed at or after: the window of a list of dead letters.
+    pub(crate) failed_since: Option<DateTime<Utc>>,
 }
 
 impl Desk {
@@ -37,6 +39,7 @@ impl Desk {
             search: wanted.search.clone(),
             since: wanted.since,
             until: wanted.until,
+            failed_since: wanted.failed_since,
         }
     }
 }
@@ -56,6 +59,7 @@ impl Wanted {
             text("search", &self.search),
             moment("since", self.since),
             moment("until", self.until),
+            moment("failed_since", self.failed_since),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         if parts.is_empty() { "all".to_owned() } else { parts.join(" ") }

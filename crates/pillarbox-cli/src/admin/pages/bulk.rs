@@ -86,9 +86,11 @@ pub(super) async fn preview(
     Asked(asked): Asked<BulkAsked>,
 ) -> Result<Response, Refusal> {
     let (action, verb) = asked.action()?;
+    let place = if asked.grouped == "1" { "/dead-letters" } else { "/events" };
+    let back = asked.narrowed.link(place, &[]);
+    let asked = BulkAsked { narrowed: asked.narrowed.pinned()?, ..asked };
     let preview = desk.preview(&action, &asked.choice()?).await?;
     let count = words::number(preview.count);
-    let place = if asked.grouped == "1" { "/dead-letters" } else { "/events" };
     Ok(shown(&Bulk {
         frame: looking.frame("Jobs", 0),
         verb,
@@ -97,7 +99,7 @@ pub(super) async fn preview(
         none: preview.count == 0 && !preview.at_least,
         filter: asked.narrowed.pairs().into_iter().map(|(name, text)| (name, text.to_owned())).collect(),
         group: asked.group().map(|group| (group.destination.unwrap_or_default(), group.error)),
-        back: asked.narrowed.link(place, &[]),
+        back,
         action: asked.action,
     }))
 }

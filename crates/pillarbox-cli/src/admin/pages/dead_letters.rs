@@ -10,10 +10,10 @@ use chrono::{DateTime, Utc};
 use pillarbox::store::Group;
 use serde::Deserialize;
 
-use super::super::desk::Desk;
+use super::super::desk::{Desk, ago};
 use super::super::refusal::Refusal;
 use super::chart::{Bar, spark};
-use super::frame::{Asked, Frame, Looking, bad, shown};
+use super::frame::{Asked, Frame, Looking, shown};
 use super::narrowed::Narrowed;
 use super::words::{self, When};
 
@@ -26,8 +26,6 @@ const USUAL: u32 = 168;
 pub(super) struct DeadLettersAsked {
     #[serde(flatten)]
     narrowed: Narrowed,
-    #[serde(default)]
-    hours: String,
 }
 
 #[derive(Template)]
@@ -71,16 +69,11 @@ pub(super) async fn list(
     Using(desk): Using<Arc<Desk>>,
     Asked(asked): Asked<DeadLettersAsked>,
 ) -> Result<Response, Refusal> {
-    let narrowed = Narrowed { state: Narrowed::failed().state, ..asked.narrowed };
-    let hours = match asked.hours.as_str() {
-        "" => USUAL,
-        text => text
-            .parse()
-            .ok()
-            .filter(|hours| (1..=8760).contains(hours))
-            .ok_or_else(|| bad(format!("hours is {text:?}, but must be a number from 1 to 8760")))?,
-    };
-    let found = desk.dead_letters(&narrowed.wanted()?, Duration::from_secs(3600 * u64::from(hours))).await?;
+    let hours = asked.narrowed.hours()?.unwrap_or(USUAL);
+    // Every link of the page carries the window that it shows.
+    let narrowed = Narrowed { state: Narrowed::failed().state, hours: hours.to_string(), ..asked.narrowed };
+    let window = Duration::from_secs(3600 * u64::from(hours));
+    let found = desk.dead_letters(&narrowed.wanted()?, ago(window)).await?;
     let now = Utc::now();
     let total: u64 = found.groups.iter().map(|group| group.count).sum();
     let mut groups: Vec<Shown> = Vec::with_capacity(found.groups.len());

@@ -38,6 +38,9 @@ struct Events {
     narrowed: Narrowed,
     states: Vec<&'static str>,
     destinations: Vec<String>,
+    /// The time in which they failed, in words, and the list without it.
+    window: Option<String>,
+    unbound: String,
     /// Where one is in time, and where one can go.
     path: Vec<Step>,
     parts: Vec<Step>,
@@ -68,6 +71,9 @@ impl Events {
             frame,
             states: State::ALL.iter().map(|state| state.as_str()).collect(),
             destinations: desk.destination_names(),
+            window: window(&narrowed)?,
+            unbound: Narrowed { hours: String::new(), failed_since: String::new(), ..narrowed.clone() }
+                .link("/events", &[]),
             path,
             parts,
             rows: Vec::new(),
@@ -81,6 +87,13 @@ impl Events {
             exactly: None,
             narrowed,
         })
+    }
+
+    /// Fields of the filter that its form does not show.
+    fn kept(&self) -> Vec<(&'static str, String)> {
+        let Narrowed { when, hours, failed_since, .. } = &self.narrowed;
+        let all = [("when", when), ("hours", hours), ("failed_since", failed_since)];
+        all.into_iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| (name, text.clone())).collect()
     }
 
     /// The filter in another span.
@@ -118,6 +131,18 @@ pub(super) async fn list(
     page.rows = Row::all(&found.events, now);
     (page.next, page.first, page.turned, page.here) = (next, first, turned, here);
     Ok(shown(&page))
+}
+
+/// The time in which the events of the list have failed, in words.
+fn window(narrowed: &Narrowed) -> Result<Option<String>, Refusal> {
+    let since = narrowed.failed_since.trim();
+    let since = (!since.is_empty()).then(|| format!("since {since}"));
+    let hours = narrowed.hours()?.map(|hours| match hours {
+        1 => "in the last hour".to_owned(),
+        hours => format!("in the last {hours} hours"),
+    });
+    let parts: Vec<String> = hours.into_iter().chain(since).collect();
+    Ok((!parts.is_empty()).then(|| format!("Only those that failed {}.", parts.join(" and "))))
 }
 
 /// What can be done to all events of a state.

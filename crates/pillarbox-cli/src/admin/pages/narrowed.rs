@@ -1,11 +1,13 @@
 //! A filter as it stands in an address and in a form: every field is text, and an empty one is none. So a link carries
 //! the whole filter, and a form shows again what was typed into it.
 
-use chrono::{DateTime, NaiveDateTime, Utc};
+use std::time::Duration;
+
+use chrono::{DateTime, NaiveDateTime, SecondsFormat, Utc};
 use pillarbox::store::State;
 use serde::Deserialize;
 
-use super::super::desk::Wanted;
+use super::super::desk::{Wanted, ago};
 use super::super::refusal::{Refusal, in_query};
 use super::frame::bad;
 use super::span::Span;
@@ -24,7 +26,14 @@ pub(super) struct Narrowed {
     pub(super) until: String,
     /// A year, a month, a day or an hour.
     pub(super) when: String,
+    /// Failed in the last so many hours.
+    pub(super) hours: String,
+    /// Failed at or after.
+    pub(super) failed_since: String,
 }
+
+/// The longest window, in hours.
+const YEAR: u32 = 8760;
 
 impl Narrowed {
     pub(super) fn failed() -> Self {
@@ -48,6 +57,8 @@ impl Narrowed {
             ("since", &self.since),
             ("until", &self.until),
             ("when", &self.when),
+            ("hours", &self.hours),
+            ("failed_since", &self.failed_since),
         ];
         let filled = all.into_iter().map(|(name, text)| (name, text.trim()));
         filled.filter(|(_, text)| !text.is_empty()).collect()
@@ -76,6 +87,27 @@ impl Narrowed {
         }
     }
 
+    /// The window, in hours, if there is one.
+    pub(super) fn hours(&self) -> Result<Option<u32>, Refusal> {
+        let text = self.hours.trim();
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let hours = text.parse().ok().filter(|hours| (1..=YEAR).contains(hours));
+        hours.map(Some).ok_or_else(|| bad(format!("hours is {text:?}, but must be a number from 1 to {YEAR}")))
+    }
+
+    fn failed_since(&self) -> Result<Option<DateTime<Utc>>, Refusal> {
+        let window = self.hours()?.map(|hours| ago(Duration::from_secs(3600 * u64::from(hours))));
+        Ok(window.max(moment("failed_since", &self.failed_since)?))
+    }
+
+    /// The same filter, its window as the moment at which it begins. A job finds what its preview has counted.
+    pub(super) fn pinned(&self) -> Result<Self, Refusal> {
+        let since = self.failed_since()?.map(|since| since.to_rfc3339_opts(SecondsFormat::Micros, true));
+        Ok(Self { hours: String::new(), failed_since: since.unwrap_or_default(), ..self.clone() })
+    }
+
     pub(super) fn wanted(&self) -> Result<Wanted, Refusal> {
         if self.pairs().iter().any(|(_, text)| text.contains('\0')) {
             return Err(bad("a field contains a NUL character; remove it"));
@@ -98,6 +130,7 @@ impl Narrowed {
             search: text(&self.search),
             since: since.into_iter().flatten().max(),
             until: until.into_iter().flatten().min(),
+            failed_since: self.failed_since()?,
         })
     }
 }
@@ -139,5 +172,52 @@ mod tests {
         assert_eq!(of("2026-11-15T20:30", "2026-11-15").unwrap(), [at("2026-11-15T20:30"), at("2026-11-16T00:00")]);
         assert_eq!(of("2026-11-15T21:30:00+01:00", "").unwrap(), [at("2026-11-15T20:30"), None]);
         assert!(of("yesterday", "").is_err() && of("", "2026-13").is_err());
+    }
+
+    #[test]
+    fn a_window_is_pinned_to_its_beginning() {
+        let hours = |text: &str| Narrowed { hours: text.to_owned(), ..Narrowed::failed() };
+        let before = ago(Duration::from_secs(3600));
+        let pinned = hours("1").pinned().unwrap();
+        let since = pinned.wanted().unwrap().failed_since.unwrap();
+        assert!(before - chrono::TimeDelta::milliseconds(1) <= since && since <= ago(Duration::from_secs(3600)));
+        assert_eq!(pinned.pinned().unwrap(), pinned);
+        assert_eq!(hours("").pinned().unwrap(), Narrowed::failed());
+        assert!(hours("0").wanted().is_err() && hours("8761").wanted().is_err() && hours("x").pinned().is_err());
+    }
+
+    fn read(query: &str) -> Result<Narrowed, String> {
+        let uri = format!("/events?{query}").parse::<axum::http::Uri>().map_err(|error| error.to_string())?;
+        let query = axum::extract::Query::<Narrowed>::try_from_uri(&uri).map_err(|error| error.to_string())?;
+        Ok(query.0)
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_query_is_read_or_refused(
+            text in proptest::prelude::any::<String>(),
+            fields in proptest::collection::vec(("state|since|until|when|hours|failed_since|search", "[0-9TZ:.+%a-z-]{0,24}"), 0..5),
+        ) {
+            let fields: Vec<String> = fields.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+            for query in [text, fields.join("&")] {
+                let Ok(narrowed) = read(&query) else { continue };
+                let _ = (narrowed.wanted(), narrowed.span(), narrowed.pinned());
+                // A link carries the same filter.
+                let link = narrowed.link("/events", &[]);
+                let again = read(link.split_once('?').map_or("", |(_, query)| query)).unwrap();
+                proptest::prop_assert_eq!(again.pairs(), narrowed.pairs());
+            }
+        }
+
+        #[test]
+        fn any_cursor_is_read_or_refused(text in proptest::prelude::any::<String>(), inner in "[iwfdpx] [0-9-]{0,20} [0-9-]{0,20}( [a-zü ]{0,5})?") {
+            use base64::Engine as _;
+            let encoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(inner);
+            for text in [text, encoded] {
+                if let Ok(cursor) = text.parse::<pillarbox::store::Cursor>() {
+                    proptest::prop_assert_eq!(cursor.to_string().parse(), Ok(cursor));
+                }
+            }
+        }
     }
 }

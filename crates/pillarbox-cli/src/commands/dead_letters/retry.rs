@@ -30,7 +30,7 @@ pub(super) struct Arguments {
     group: Option<String>,
     #[command(flatten)]
     which: Which,
-    /// All of them
+    /// All that failed within the time that --within gives
     #[arg(long, conflicts_with_all = ["group", "event_type", "destination"])]
     all: bool,
     /// Events per second at most
@@ -55,11 +55,12 @@ pub(super) async fn run(arguments: &Arguments, opened: &Opened, session: &Sessio
     if arguments.dry_run || expected.count == 0 {
         let answer = json!({ "would_retry": expected.count, "at_least": expected.at_least });
         return Ok(session.output.answer(&answer, || match expected.count {
-            0 => "there are no such dead letters".to_owned(),
-            _ => format!("{} would be retried", shown(expected)),
+            0 => format!("no such dead letters within {}", window(arguments)),
+            _ => format!("{} of the last {} would be retried", shown(expected), window(arguments)),
         })?);
     }
-    if !arguments.yes && !confirmed(&shown(expected), "retried")? {
+    let events = format!("{} of the last {}", shown(expected), window(arguments));
+    if !arguments.yes && !confirmed(&events, "retried")? {
         return Ok(session.output.answer(&json!({ "changed": 0 }), || "nothing was changed".to_owned())?);
     }
     let job = desk.start(Action::Retry, &choice, arguments.rate, &who()).await?;
@@ -69,17 +70,26 @@ pub(super) async fn run(arguments: &Arguments, opened: &Opened, session: &Sessio
 
 async fn choose(arguments: &Arguments, opened: &Opened, session: &Session) -> anyhow::Result<Choice> {
     let which = &arguments.which;
+    let since = which.since();
     let group = match &arguments.group {
         None => None,
         Some(name) => {
-            let letters = which.look(opened.inspect(), session).await?;
+            let letters = which.look(opened.inspect(), since, session).await?;
             let group = named(&letters.groups, name)?;
             Some(GroupKey { destination: group.destination.clone(), error: group.error.clone() })
         }
     };
-    let wanted =
-        Wanted { event_type: which.event_type.clone(), destination: which.destination.clone(), ..Wanted::default() };
+    let wanted = Wanted {
+        event_type: which.event_type.clone(),
+        destination: which.destination.clone(),
+        failed_since: Some(since),
+        ..Wanted::default()
+    };
     Ok(Choice { wanted, group })
+}
+
+fn window(arguments: &Arguments) -> humantime::FormattedDuration {
+    humantime::format_duration(arguments.which.within)
 }
 
 fn shown(expected: Preview) -> String {

@@ -34,6 +34,7 @@ fn what_is_wrong_is_told_with_its_key_and_never_the_secret() {
         ("[admin]\ntls_certificate = \"a\"", "admin.tls_certificate is set without tls_key"),
         ("[admin]\nhosts = [\"https://a.example\"]", "admin.hosts has \"https://a.example\""),
         ("[admin]\nmask = [\"card\"]", "admin.mask has"),
+        ("[admin]\ntrusted_proxies = [\"10.0.0.0/99\"]", "admin.trusted_proxies has \"10.0.0.0/99\""),
         ("[admin.users.a]\ntoken = \"t0p\"", "admin.users.a has no role"),
         ("[admin.users.a]\nrole = \"viewer\"", "admin.users.a has neither password nor token"),
         (

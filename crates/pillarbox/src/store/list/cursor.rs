@@ -1,6 +1,7 @@
 //! Where a page of a list ended: opaque to people, safe in a link.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use base64::Engine;
@@ -23,6 +24,9 @@ pub(super) enum Place {
     Failed(DateTime<Utc>, i64),
     Delivered(DateTime<Utc>, i64),
 }
+
+/// Seconds from 1970 to the end of 9999.
+const MOMENTS: RangeInclusive<i64> = 0..=253_402_300_799;
 
 /// A cursor that is none, or one of another list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +59,9 @@ impl FromStr for Cursor {
             return Ok(Self(Place::Id(part()?.parse().map_err(|_| BadCursor)?)));
         }
         let micros = part()?.parse().map_err(|_| BadCursor)?;
-        let at = DateTime::from_timestamp_micros(micros).ok_or(BadCursor)?;
+        // Nothing happened before 1970 or will after 9999, and a database has no word for some of that.
+        let at =
+            DateTime::from_timestamp_micros(micros).filter(|at| MOMENTS.contains(&at.timestamp())).ok_or(BadCursor)?;
         let seq = part()?.parse().map_err(|_| BadCursor)?;
         match (kind, parts.next()) {
             ("w", None) => Ok(Self(Place::Waiting(at, seq))),
@@ -100,9 +106,21 @@ mod tests {
     #[test]
     fn what_is_no_cursor_is_refused() {
         let encoded = |text: &str| URL_SAFE_NO_PAD.encode(text);
-        for text in
-            ["", "x", "i", "i 7", "w 7", "w x 7", "w 7 7 7", "p 7 7", "z 7 7", "f 9223372036854775807 1", "p 7 7 \0"]
-        {
+        for text in [
+            "",
+            "x",
+            "i",
+            "i 7",
+            "w 7",
+            "w x 7",
+            "w 7 7 7",
+            "p 7 7",
+            "z 7 7",
+            "f 9223372036854775807 1",
+            "f 8000000000000000000 1",
+            "f -1000001 1",
+            "p 7 7 \0",
+        ] {
             assert_eq!(encoded(text).parse::<Cursor>(), Err(BadCursor), "{text}");
         }
         for text in ["%", "äöü", "i 7"] {

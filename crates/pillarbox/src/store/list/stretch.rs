@@ -118,6 +118,10 @@ fn ways(filter: &Filter) -> Vec<Way> {
     if !filter.can_match() {
         return Vec::new();
     }
+    if filter.failed_since.is_some() {
+        let can_fail = matches!(filter.state, None | Some(State::Failed)) && filter.parked_on.is_none();
+        return if can_fail { vec![Way::Failed] } else { Vec::new() };
+    }
     match (filter.state, &filter.parked_on) {
         (None | Some(State::Pending | State::Parked), Some(_)) => vec![Way::ParkedOn],
         (_, Some(_)) => vec![],
@@ -170,7 +174,9 @@ impl Stretch {
         let since = filter.since.and_then(|since| since.checked_sub_signed(SLACK));
         let until = filter.until.and_then(|until| until.checked_add_signed(SLACK));
         // What happens to an event happens after it was emitted; but a parked one may have been due long ago.
-        let earliest = since.filter(|_| !matches!(way, Way::Parked | Way::ParkedOn)).unwrap_or(DateTime::UNIX_EPOCH);
+        let earliest = since.filter(|_| !matches!(way, Way::Parked | Way::ParkedOn));
+        let failed_since = filter.failed_since.filter(|_| way == Way::Failed);
+        let earliest = earliest.max(failed_since).unwrap_or(DateTime::UNIX_EPOCH);
         Self {
             way,
             descending: matches!(way, Way::Id | Way::Failed | Way::Delivered) && !turn.oldest_first,
@@ -183,9 +189,8 @@ impl Stretch {
 
     /// Dead letters that became that at this moment or later, the newest first.
     pub(crate) fn failed_since(filter: &Filter, oldest: DateTime<Utc>) -> Self {
-        let mut stretch = Self::of(Way::Failed, filter, &Turn::default());
-        stretch.from.0 = stretch.from.0.max(oldest);
-        stretch
+        let failed_since = filter.failed_since.max(Some(oldest));
+        Self::of(Way::Failed, &Filter { failed_since, ..filter.clone() }, &Turn::default())
     }
 
     /// The statement with this way in it, which is one of our own texts.
@@ -266,5 +271,19 @@ mod tests {
     fn what_cannot_be_is_not_looked_for() {
         let filter = Filter { state: Some(State::Failed), parked_on: Some("runner".to_owned()), ..Filter::default() };
         assert!(Plan::of(&filter, &Turn::default()).unwrap().next().is_none());
+        let delivered = Filter { state: Some(State::Delivered), failed_since: Some(Utc::now()), ..Filter::default() };
+        assert!(Plan::of(&delivered, &Turn::default()).unwrap().next().is_none());
+    }
+
+    #[test]
+    fn dead_letters_of_a_window_are_read_from_its_beginning() {
+        let since = Utc::now();
+        let filter = Filter { failed_since: Some(since), ..Filter::default() };
+        for oldest_first in [false, true] {
+            let turn = Turn { oldest_first, ..Turn::default() };
+            let (stretch, ..) = Plan::of(&filter, &turn).unwrap().next().unwrap();
+            assert_eq!((stretch.way, stretch.from), (Way::Failed, (since, i64::MIN)));
+            assert_eq!(stretch.descending, !oldest_first);
+        }
     }
 }

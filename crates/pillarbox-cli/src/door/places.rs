@@ -1,0 +1,101 @@
+//! The places of a door. When all are taken, a connection that has asked for nothing, or has been idle for the longest,
+//! makes way for the next one: silent connections keep nobody out. Only busy ones do.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+use super::limits::Limits;
+use super::pulse::{Pulse, Rest};
+
+pub(super) struct Places {
+    limits: Limits,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Default)]
+struct Taken {
+    next: u64,
+    all: BTreeMap<u64, (IpAddr, Arc<Pulse>)>,
+}
+
+/// One of them, until it is dropped.
+pub(super) struct Place {
+    places: Arc<Places>,
+    number: u64,
+    pulse: Arc<Pulse>,
+}
+
+impl Places {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { limits, taken: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a connection from there; `None` when all that could make way are busy.
+    pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+        let (network, most) = (network_of(address), self.limits.of(address));
+        let mut taken = self.lock();
+        while taken.count(network) >= most {
+            taken.evict(|of| of == network)?;
+        }
+        while taken.all.len() >= self.limits.most {
+            taken.evict(|_| true)?;
+        }
+        let (number, pulse) = (taken.next, Arc::new(Pulse::new(Instant::now())));
+        taken.next += 1;
+        taken.all.insert(number, (network, Arc::clone(&pulse)));
+        Some(Place { places: Arc::clone(self), number, pulse })
+    }
+
+    /// One connection that is not busy ends, so that its file descriptor is free.
+    pub(super) fn make_way(&self) {
+        let _ = self.lock().evict(|_| true);
+    }
+}
+
+impl Taken {
+    fn count(&self, network: IpAddr) -> usize {
+        self.all.values().filter(|(of, _)| *of == network).count()
+    }
+
+    /// `None` when all of them are busy.
+    fn evict(&mut self, of: impl Fn(IpAddr) -> bool) -> Option<()> {
+        let resting = self.all.iter().filter(|(_, (network, _))| of(*network)).filter_map(|(number, (_, pulse))| {
+            let (silent, since) = match pulse.rest()? {
+                Rest::Silent => (true, None),
+                Rest::Idle(since) => (false, Some(since)),
+            };
+            Some((!silent, since, *number))
+        });
+        let (_, _, number) = resting.min()?;
+        let (_, pulse) = self.all.remove(&number)?;
+        pulse.evict();
+        Some(())
+    }
+}
+
+impl Place {
+    pub(super) fn pulse(&self) -> &Arc<Pulse> {
+        &self.pulse
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.lock().all.remove(&self.number);
+    }
+}
+
+/// Returns the network of an address: whoever has an IPv6 address has 2^64 of them.
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() >> 64 << 64).into()),
+        ip => ip,
+    }
+}

@@ -1,0 +1,235 @@
+//! Whether a connection lives: what it has asked for, what is being answered, and when bytes last moved. One that is silent
+//! for too long ends.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use hyper::body::{Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// How long the handshake and the head of the first request may take together, and the head of each further one.
+pub(super) const HEAD: Duration = Duration::from_secs(10);
+/// How long a connection is kept on which nothing is asked for.
+pub(super) const IDLE: Duration = Duration::from_secs(60);
+/// How long no byte of a request or its answer may move. The admin gives up its own requests after a minute.
+pub(super) const STALL: Duration = Duration::from_secs(90);
+/// A connection that is older is closed when it is idle.
+const LIFE: Duration = Duration::from_secs(60 * 60);
+/// How often it is looked at, at least.
+const LOOK: Duration = Duration::from_secs(5);
+
+pub(super) struct Pulse {
+    now: Mutex<Beat>,
+    evicted: Notify,
+}
+
+struct Beat {
+    opened: Instant,
+    /// Since nothing is in flight; `None` before the first request.
+    idle_since: Option<Instant>,
+    in_flight: usize,
+    moved: Instant,
+}
+
+/// Why a connection can make way for another.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Nothing was asked for yet.
+    Silent,
+    /// Nothing is asked for since then.
+    Idle(Instant),
+}
+
+impl Pulse {
+    pub(super) fn new(now: Instant) -> Self {
+        let beat = Beat { opened: now, idle_since: None, in_flight: 0, moved: now };
+        Self { now: Mutex::new(beat), evicted: Notify::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Beat> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request has come; it is in flight until the answer is dropped.
+    pub(super) fn begin(self: &Arc<Self>) -> Busy {
+        let mut beat = self.lock();
+        beat.in_flight += 1;
+        beat.moved = Instant::now();
+        drop(beat);
+        Busy(Arc::clone(self))
+    }
+
+    /// `None` while it is busy.
+    pub(super) fn rest(&self) -> Option<Rest> {
+        let beat = self.lock();
+        (beat.in_flight == 0).then(|| beat.idle_since.map_or(Rest::Silent, Rest::Idle))
+    }
+
+    /// It ends now: its place is needed.
+    pub(super) fn evict(&self) {
+        self.evicted.notify_one();
+    }
+
+    /// Returns when the connection must end, and why.
+    pub(super) async fn end(&self) -> &'static str {
+        loop {
+            let (until, why) = self.lock().deadline();
+            if Instant::now() >= until {
+                return why;
+            }
+            tokio::select! {
+                () = self.evicted.notified() => return "another connection needs its place",
+                () = tokio::time::sleep_until(until.min(Instant::now() + LOOK)) => {}
+            }
+        }
+    }
+
+    fn moved(&self) {
+        self.lock().moved = Instant::now();
+    }
+}
+
+impl Beat {
+    fn deadline(&self) -> (Instant, &'static str) {
+        let end = self.opened + LIFE;
+        match self.idle_since {
+            _ if self.in_flight > 0 => ((self.moved + STALL).min(end + STALL), "no byte moved for too long"),
+            None => (self.opened + HEAD, "no request in time"),
+            Some(since) => ((since + IDLE).min(end.max(since)), "idle for too long"),
+        }
+    }
+}
+
+/// Something is in flight.
+pub(super) struct Busy(Arc<Pulse>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut beat = self.0.lock();
+        beat.in_flight -= 1;
+        beat.idle_since = Some(Instant::now());
+    }
+}
+
+/// The body of an answer, with its request in flight until all of it was handed over.
+pub(super) struct Held {
+    body: Body,
+    _busy: Busy,
+}
+
+impl Held {
+    pub(super) fn new(body: Body, busy: Busy) -> Self {
+        Self { body, _busy: busy }
+    }
+}
+
+impl hyper::body::Body for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A stream whose bytes are noticed as they move.
+pub(super) struct Watched<S> {
+    stream: S,
+    pulse: Arc<Pulse>,
+}
+
+impl<S> Watched<S> {
+    pub(super) fn new(stream: S, pulse: Arc<Pulse>) -> Self {
+        Self { stream, pulse }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        if buffer.filled().len() > before {
+            self.pulse.moved();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(context, buffer))?;
+        self.pulse.moved();
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, buffers))?;
+        self.pulse.moved();
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn beat(opened: Instant) -> Beat {
+        Beat { opened, idle_since: None, in_flight: 0, moved: opened }
+    }
+
+    #[test]
+    fn a_connection_ends_when_it_is_silent() {
+        let now = Instant::now();
+        let second = Duration::from_secs(1);
+        let ends = |beat: &Beat| beat.deadline().0 - now;
+        // Bytes that trickle make no request.
+        assert_eq!(ends(&Beat { moved: now + 9 * second, ..beat(now) }), HEAD);
+        assert_eq!(
+            ends(&Beat { idle_since: Some(now + 5 * second), moved: now + 50 * second, ..beat(now) }),
+            5 * second + IDLE
+        );
+        // What is in flight ends only when nothing moves.
+        assert_eq!(ends(&Beat { in_flight: 1, moved: now + 100 * second, ..beat(now) }), 100 * second + STALL);
+        // An old one ends when it is idle, or soon.
+        assert_eq!(ends(&Beat { idle_since: Some(now + LIFE - second), ..beat(now) }), LIFE);
+        assert_eq!(ends(&Beat { idle_since: Some(now + 2 * LIFE), ..beat(now) }), 2 * LIFE);
+        assert_eq!(ends(&Beat { in_flight: 1, moved: now + 2 * LIFE, ..beat(now) }), LIFE + STALL);
+    }
+}
