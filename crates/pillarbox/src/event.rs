@@ -6,16 +6,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
-use uuid::Uuid;
+use uuid::{Timestamp, Uuid};
 
 mod json;
 mod stored;
 
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use stored::read_headers;
 pub use stored::{Status, StoredEvent};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use stored::{read_headers, readable};
 
 /// The longest `aggregate_type` and `aggregate_id`, in characters.
 pub const AGGREGATE_LIMIT: usize = 100;
@@ -23,6 +23,9 @@ pub const AGGREGATE_LIMIT: usize = 100;
 pub const NAME_LIMIT: usize = 255;
 /// The largest payload, in bytes of JSON, unless [`Event::payload_limit`] says otherwise.
 pub const PAYLOAD_LIMIT: usize = 1024 * 1024;
+
+/// How far ahead [`Event::deliver_at`] can be: a hundred years.
+pub const DELIVER_AT_LIMIT: TimeDelta = TimeDelta::days(36_525);
 
 /// Custom headers and trace context that travel with an event.
 pub type Headers = BTreeMap<String, String>;
@@ -110,7 +113,8 @@ impl Event {
         self
     }
 
-    /// Not to be delivered before this moment of the database's clock.
+    /// Not to be delivered before this moment of the database's clock, which is at most [`DELIVER_AT_LIMIT`] ahead. A moment
+    /// in the past is now.
     #[must_use]
     pub fn deliver_at(mut self, moment: DateTime<Utc>) -> Self {
         self.deliver_at = Some(moment);
@@ -148,6 +152,7 @@ impl Event {
             .max_attempts
             .map(|attempts| i32::try_from(attempts).map_err(|_| InvalidEvent::TooManyAttempts { attempts }))
             .transpose()?;
+        let deliver_at = self.deliver_at.map(|moment| check_moment(moment, id)).transpose()?;
         let headers = with_trace_context(self.headers);
         let headers = if headers.is_empty() {
             None
@@ -165,7 +170,7 @@ impl Event {
             headers,
             idempotency_key,
             max_attempts,
-            deliver_at: self.deliver_at,
+            deliver_at,
         })
     }
 }
@@ -241,6 +246,12 @@ pub enum InvalidEvent {
         /// As asked for.
         attempts: u32,
     },
+    /// `deliver_at` is further ahead than [`DELIVER_AT_LIMIT`].
+    #[error("deliver_at is {deliver_at}, the limit is 100 years from now; choose an earlier moment")]
+    TooFarAhead {
+        /// As asked for.
+        deliver_at: DateTime<Utc>,
+    },
     /// A Celery task that no worker could run.
     #[error("the Celery task {task:?} cannot be sent: {why}")]
     Task {
@@ -262,6 +273,16 @@ fn check_text(field: &'static str, text: &str, limit: usize) -> Result<(), Inval
     } else {
         Ok(())
     }
+}
+
+/// The clock is the one in the event's id. How far in the past a moment is makes no difference, but databases refuse some.
+fn check_moment(deliver_at: DateTime<Utc>, id: Uuid) -> Result<DateTime<Utc>, InvalidEvent> {
+    let (seconds, _) = id.get_timestamp().unwrap_or(Timestamp::from_unix_time(0, 0, 0, 0)).to_unix();
+    let now = DateTime::from_timestamp(seconds.cast_signed(), 0).unwrap_or_default();
+    if deliver_at.signed_duration_since(now) > DELIVER_AT_LIMIT {
+        return Err(InvalidEvent::TooFarAhead { deliver_at });
+    }
+    Ok(deliver_at.max(DateTime::UNIX_EPOCH))
 }
 
 fn check_json(field: &'static str, text: &str) -> Result<(), InvalidEvent> {
@@ -335,6 +356,17 @@ mod tests {
         let event = || Event::new("a", 1, "t").payload("x".repeat(PAYLOAD_LIMIT));
         assert!(refusal(event()).contains("has 1048578 bytes of JSON, the limit is 1048576"));
         assert!(event().payload_limit(PAYLOAD_LIMIT + 2).prepare().is_ok());
+    }
+
+    #[test]
+    fn a_moment_that_is_too_far_ahead_is_refused_and_any_past_is_now() {
+        let event = |moment| Event::new("a", 1, "t").deliver_at(moment);
+        let refused = refusal(event(DateTime::<Utc>::MAX_UTC));
+        assert!(refused.contains("the limit is 100 years from now"), "{refused}");
+        assert!(event(Utc::now() + DELIVER_AT_LIMIT + TimeDelta::days(1)).prepare().is_err());
+        assert!(event(Utc::now() + DELIVER_AT_LIMIT - TimeDelta::days(1)).prepare().is_ok());
+        let past = event(DateTime::<Utc>::MIN_UTC).prepare().unwrap();
+        assert_eq!(past.deliver_at, Some(DateTime::UNIX_EPOCH));
     }
 
     #[test]

@@ -129,3 +129,11 @@ pub(crate) fn read_headers(text: Option<&str>) -> Headers {
         })
         .collect()
 }
+
+/// The moment, moved into the years that everybody who reads RFC 3339 can read: 1 to 9999.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) fn readable(moment: DateTime<Utc>) -> DateTime<Utc> {
+    const YEARS_1_TO_9999: (i64, i64) = (-62_135_596_800, 253_402_300_799);
+    let (first, last) = YEARS_1_TO_9999;
+    DateTime::from_timestamp(moment.timestamp().clamp(first, last), moment.timestamp_subsec_nanos()).unwrap_or_default()
+}

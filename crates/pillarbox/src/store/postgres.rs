@@ -15,7 +15,7 @@ use sqlx::{Postgres, Row};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::row::killed_its_relays;
+use super::row::{killed_its_relays, seconds};
 use super::walk::SharedWalk;
 use super::{
     Ask, Claim, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_FAILED, Retention, Settlement, Store, Swept, Ticket, Told,
@@ -35,6 +35,7 @@ mod inspect;
 mod list;
 mod listen;
 mod locked;
+pub(super) mod moment;
 mod neighbours;
 mod ordered;
 mod people;
@@ -283,7 +284,7 @@ impl Store for PostgresStore {
             let floor = lock(&self.floor);
             floor.place(if self.calm() { From::Trailing } else { From::Beginning })
         };
-        let seconds: Option<f64> = self
+        let due_in: Option<f64> = self
             .schema
             .query_scalar(include_str!("../../sql/postgres/next_due.sql"))
             .bind(floor.0)
@@ -291,7 +292,7 @@ impl Store for PostgresStore {
             .fetch_optional(&self.pool)
             .await
             .map_err(database("looking for the next due event"))?;
-        Ok(seconds.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))))
+        Ok(due_in.map(seconds))
     }
 
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {

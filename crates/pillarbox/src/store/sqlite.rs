@@ -14,7 +14,7 @@ use sqlx::{ConnectOptions, Sqlite, Transaction};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::row::killed_its_relays;
+use super::row::{killed_its_relays, seconds};
 use super::walk::SharedWalk;
 use super::{
     Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_FAILED, Order, Retention,
@@ -257,11 +257,11 @@ impl Store for SqliteStore {
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
-        let seconds: Option<f64> = sqlx::query_scalar(include_str!("../../sql/sqlite/next_due.sql"))
+        let due_in: Option<f64> = sqlx::query_scalar(include_str!("../../sql/sqlite/next_due.sql"))
             .fetch_optional(&self.durable)
             .await
             .map_err(database("looking for the next due event"))?;
-        Ok(seconds.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))))
+        Ok(due_in.map(seconds))
     }
 
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {

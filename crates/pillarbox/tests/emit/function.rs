@@ -51,6 +51,18 @@ async fn what_should_have_been_delivered_is_due_now() {
 }
 
 #[tokio::test]
+async fn a_moment_that_nobody_lives_to_see_is_refused() {
+    let outbox = PostgresOutbox::create().await;
+    for moment in ["'infinity'", "'-infinity'", "'290000-01-01'", "clock_timestamp() + interval '101 years'"] {
+        let (code, message) = refusal(outbox.pool(), &format!("'Order', '42', 't', deliver_at => {moment}")).await;
+        assert_eq!(code, "22008", "{moment}: {message}");
+        assert!(message.contains("the limit is 100 years from now"), "{message}");
+    }
+    call(outbox.pool(), "'Order', '42', 't', deliver_at => clock_timestamp() + interval '99 years'").await.unwrap();
+    call(outbox.pool(), "'Order', '43', 't', deliver_at => '4713-01-01 BC'").await.unwrap();
+}
+
+#[tokio::test]
 async fn it_takes_every_setting_by_name() {
     let outbox = PostgresOutbox::create().await;
     let id = call(

@@ -6,6 +6,7 @@ mod alone;
 mod grants;
 mod held;
 mod looking;
+mod odd_times;
 mod opening;
 mod plan;
 mod schema;

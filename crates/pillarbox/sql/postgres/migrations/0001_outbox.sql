@@ -178,6 +178,10 @@ BEGIN
         RAISE EXCEPTION 'the event was not emitted: max_attempts is %; 0 means never give up', outbox_emit.max_attempts
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    IF NOT isfinite(outbox_emit.deliver_at) OR outbox_emit.deliver_at > moment + interval '100 years' THEN
+        RAISE EXCEPTION 'the event was not emitted: deliver_at is %, the limit is 100 years from now; choose an earlier moment',
+            outbox_emit.deliver_at USING ERRCODE = 'datetime_field_overflow';
+    END IF;
     INSERT INTO outbox_event
         (aggregate_type, aggregate_id, event_type, payload, idempotency_key, headers, max_attempts, next_attempt_at,
          created_at, updated_at)
