@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use sqlx::Postgres;
 use sqlx::postgres::{PgArguments, PgPool};
 use sqlx::query::Query;
-use sqlx::{Postgres, Row};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -26,6 +26,7 @@ use crate::relay::wake::Waker;
 
 mod act;
 mod claim;
+mod cleanup;
 mod connect;
 mod examine;
 mod figures;
@@ -45,6 +46,7 @@ mod schema;
 mod settle;
 mod statement;
 
+use cleanup::CleanedUntil;
 pub(super) use connect::{CONNECTIONS, open};
 use floor::{Floor, From, Place};
 use hold::{Holds, lock};
@@ -67,6 +69,7 @@ pub struct PostgresStore {
     /// Connections keep what is prepared on them: there is no transaction pooler between.
     keeps_statements: Arc<AtomicBool>,
     walk: SharedWalk<Place>,
+    cleaned_until: Arc<Mutex<CleanedUntil>>,
 }
 
 impl PostgresStore {
@@ -106,6 +109,7 @@ impl PostgresStore {
             neighbours: Arc::default(),
             keeps_statements: Arc::default(),
             walk: SharedWalk::default(),
+            cleaned_until: Arc::default(),
         })
     }
 
@@ -350,36 +354,5 @@ impl PostgresStore {
             self.keeps_statements.store(false, Ordering::Relaxed);
         }
         error
-    }
-
-    async fn cleanup_batch(&self, retention: &Retention) -> Result<Cleaned, sqlx::Error> {
-        let mut tx = self.pool.begin().await?;
-        let alone: bool =
-            self.schema.query_scalar(include_str!("../../sql/postgres/cleanup_lock.sql")).fetch_one(&mut *tx).await?;
-        if !alone {
-            return Ok(Cleaned { elsewhere: true, ..Cleaned::default() });
-        }
-        let deleted: i64 = self
-            .schema
-            .query_scalar(include_str!("../../sql/postgres/cleanup.sql"))
-            .bind(retention.delivered_after.as_secs_f64())
-            .bind(retention.failed_after.as_secs_f64())
-            .bind(limit(retention.batch))
-            .fetch_one(&mut *tx)
-            .await?;
-        // Less than a batch means that there was no more, so the table need not be read again.
-        let remaining: i64 = if limit(retention.batch) > deleted {
-            0
-        } else {
-            self.schema
-                .query(include_str!("../../sql/postgres/cleanup_remaining.sql"))
-                .bind(retention.delivered_after.as_secs_f64())
-                .bind(retention.failed_after.as_secs_f64())
-                .fetch_one(&mut *tx)
-                .await?
-                .try_get(0)?
-        };
-        tx.commit().await?;
-        Ok(Cleaned { deleted: deleted.unsigned_abs(), remaining: remaining.unsigned_abs(), elsewhere: false })
     }
 }

@@ -327,18 +327,12 @@ impl SqliteStore {
             .fetch_all(&mut *tx)
             .await?;
         settle::delete_details(&mut tx, &json!(ids).to_string()).await?;
-        // Less than a batch means that there was no more, so the table need not be read again.
-        let remaining: i64 = if ids.len() < retention.batch {
-            0
-        } else {
-            sqlx::query_scalar(include_str!("../../sql/sqlite/cleanup_remaining.sql"))
-                .bind(retention.delivered_after.as_secs_f64())
-                .bind(retention.failed_after.as_secs_f64())
-                .fetch_one(&mut *tx)
-                .await?
-        };
+        let more = sqlx::query_scalar(include_str!("../../sql/sqlite/cleanup_more.sql"))
+            .bind(retention.delivered_after.as_secs_f64())
+            .bind(retention.failed_after.as_secs_f64())
+            .fetch_one(&mut *tx)
+            .await?;
         tx.commit().await?;
-        let deleted = ids.len() as u64;
-        Ok(Cleaned { deleted, remaining: remaining.unsigned_abs(), elsewhere: false })
+        Ok(Cleaned { deleted: ids.len() as u64, more, elsewhere: false })
     }
 }
