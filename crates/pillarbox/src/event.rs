@@ -10,6 +10,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 use uuid::{Timestamp, Uuid};
 
+use crate::celery::AGGREGATE_TYPE;
+
 mod json;
 mod stored;
 
@@ -50,6 +52,8 @@ pub struct Event {
     headers: Headers,
     max_attempts: Option<u32>,
     deliver_at: Option<DateTime<Utc>>,
+    /// It carries a Celery message, and one of our own producers wrote it.
+    is_task: bool,
 }
 
 #[derive(Debug)]
@@ -75,7 +79,13 @@ impl Event {
             headers: Headers::new(),
             max_attempts: None,
             deliver_at: None,
+            is_task: false,
         }
+    }
+
+    /// An event that carries a Celery message. Only those have [`AGGREGATE_TYPE`](crate::celery::AGGREGATE_TYPE).
+    pub(crate) fn task(aggregate_id: String, event_type: String) -> Self {
+        Self { is_task: true, ..Self::new(AGGREGATE_TYPE, aggregate_id, event_type).repeatable() }
     }
 
     /// What receivers get: anything that serialises to JSON. A value that does not is reported by `emit`.
@@ -142,6 +152,9 @@ impl Event {
         };
         check_text("aggregate_type", &self.aggregate_type, AGGREGATE_LIMIT)?;
         check_text("aggregate_id", &self.aggregate_id, AGGREGATE_LIMIT)?;
+        if self.aggregate_type == AGGREGATE_TYPE && !self.is_task {
+            return Err(InvalidEvent::Reserved);
+        }
         check_text("event_type", &self.event_type, NAME_LIMIT)?;
         check_text("idempotency_key", &idempotency_key, NAME_LIMIT)?;
         if payload.len() > self.payload_limit {
@@ -246,6 +259,12 @@ pub enum InvalidEvent {
         /// As asked for.
         attempts: u32,
     },
+    /// An ordinary event has the `aggregate_type` of Celery tasks: its payload would choose what workers run.
+    #[error(
+        "aggregate_type is \"celery\", which is reserved for recorded Celery tasks; choose another, or send a task \
+         (pillarbox::celery::send_task in Rust, OutboxCelery in Django)"
+    )]
+    Reserved,
     /// `deliver_at` is further ahead than [`DELIVER_AT_LIMIT`].
     #[error("deliver_at is {deliver_at}, the limit is 100 years from now; choose an earlier moment")]
     TooFarAhead {
@@ -356,6 +375,13 @@ mod tests {
         let event = || Event::new("a", 1, "t").payload("x".repeat(PAYLOAD_LIMIT));
         assert!(refusal(event()).contains("has 1048578 bytes of JSON, the limit is 1048576"));
         assert!(event().payload_limit(PAYLOAD_LIMIT + 2).prepare().is_ok());
+    }
+
+    #[test]
+    fn the_type_of_tasks_is_reserved_for_them() {
+        assert!(refusal(Event::new("celery", 1, "t")).contains("reserved for recorded Celery tasks"));
+        assert!(Event::new("Celery", 1, "t").prepare().is_ok());
+        assert_eq!(Event::task("1".to_owned(), "t".to_owned()).prepare().unwrap().aggregate_type, "celery");
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use pillarbox::celery::{Task, send_task};
+use pillarbox::store::sqlite::SqliteStore;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -79,6 +81,14 @@ impl Home {
     pub(crate) fn emit(&self, aggregate_id: &str, more: &[&str]) -> String {
         let emitted = self.json(&[&["emit", "Order", aggregate_id, "order.placed"], more].concat());
         emitted["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Sends a Celery task in a transaction of its own, as an application does.
+    pub(crate) async fn send_task(&self, task: Task) {
+        let store = SqliteStore::open(self.path("pillarbox.db")).await.expect("the outbox");
+        let mut tx = store.pool().begin().await.expect("a transaction");
+        send_task(&mut tx, task).await.expect("a task that can be sent");
+        tx.commit().await.expect("a commit");
     }
 
     /// The state of an event, as `events show` has it.

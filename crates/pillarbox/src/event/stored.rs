@@ -107,6 +107,13 @@ impl StoredEvent {
         }
     }
 
+    /// A recorded Celery message as it would be claimed, for tests of sinks.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn task_for_tests(event_type: &str, payload: &str) -> Self {
+        Self { aggregate_type: crate::celery::AGGREGATE_TYPE.to_owned(), ..Self::for_tests(event_type, payload) }
+    }
+
     /// The payload as a value of your own.
     ///
     /// # Errors

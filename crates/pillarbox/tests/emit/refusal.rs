@@ -58,3 +58,8 @@ async fn a_moment_that_is_too_far_ahead_is_refused_before_any_statement() {
     refused(|| event(DateTime::<Utc>::MAX_UTC), "the limit is 100 years from now").await;
     refused(|| event(Utc::now() + TimeDelta::days(36_600)), "the limit is 100 years from now").await;
 }
+
+#[tokio::test]
+async fn the_type_of_recorded_tasks_is_refused_before_any_statement() {
+    refused(|| Event::new("celery", 1, "orders.process"), "reserved for recorded Celery tasks").await;
+}

@@ -167,6 +167,11 @@ BEGIN
                 field.column1, char_length(field.column2), field.column3 USING ERRCODE = 'string_data_right_truncation';
         END IF;
     END LOOP;
+    -- Its payload would choose what Celery's workers run: only producers of tasks write this type.
+    IF outbox_emit.aggregate_type = 'celery' THEN
+        RAISE EXCEPTION 'the event was not emitted: aggregate_type is "celery", which is reserved for recorded Celery tasks; choose another'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     IF size > size_limit THEN
         RAISE EXCEPTION 'the event was not emitted: the payload has % bytes of JSON, the limit is %; store the bulk elsewhere and send a reference, or raise the setting pillarbox.payload_limit',
             size, size_limit USING ERRCODE = 'program_limit_exceeded';
