@@ -27,8 +27,12 @@ WITH clock AS MATERIALIZED (
                   AND event.seq < lined.last AND event.status || '' <> 'delivered' -- as outbox_event_order has it
                   AND CASE event.status
                       WHEN 'failed' THEN $7
-                      -- One that was emitted for later and never tried blocks nobody.
-                      ELSE NOT (event.next_attempt_at > (SELECT now FROM clock) AND event.attempts = 0
+                      -- One that was emitted for later and never tried blocks nobody. It is as it was emitted (a plain INSERT
+                      -- asks the clock twice), and was due later than that: not only later than a clock that was set back.
+                      ELSE NOT (event.next_attempt_at > (SELECT now FROM clock)
+                                AND event.next_attempt_at > event.updated_at
+                                AND event.updated_at BETWEEN event.created_at AND event.created_at + interval '1 millisecond'
+                                AND event.attempts = 0
                                 AND event.claims = 0 AND event.claimed_by IS NULL AND event.parked_on IS NULL
                                 AND event.error_message = '')
                       END

@@ -3,6 +3,7 @@
 
 mod adopted;
 mod alone;
+mod clock;
 mod grants;
 mod held;
 mod looking;
