@@ -14,6 +14,8 @@ use crate::event::StoredEvent;
 use crate::relay::wake::Waker;
 
 mod act;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod batches;
 #[cfg(feature = "postgres")]
 pub mod celery_outbox;
 mod claim;

@@ -15,6 +15,7 @@ use sqlx::query::Query;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
+use super::batches::Batches;
 use super::row::{killed_its_relays, seconds};
 use super::walk::SharedWalk;
 use super::{
@@ -243,17 +244,21 @@ impl Store for PostgresStore {
     }
 
     async fn unpark(&self, on: &str, kind: Option<&EventKind>, at_most: usize) -> Result<u64, StoreError> {
-        let done = self
-            .schema
-            .query(include_str!("../../sql/postgres/unpark.sql"))
-            .bind(on)
-            .bind(limit(at_most))
-            .bind(kind.map(|kind| kind.event_type.as_str()))
-            .bind(kind.map(|kind| kind.aggregate_type.as_str()))
-            .execute(&self.pool)
-            .await
-            .map_err(database("unparking events"))?;
-        Ok(done.rows_affected())
+        let mut batches = Batches::of(at_most);
+        while let Some(most) = batches.limit() {
+            let done = self
+                .schema
+                .query(include_str!("../../sql/postgres/unpark.sql"))
+                .bind(on)
+                .bind(limit(most))
+                .bind(kind.map(|kind| kind.event_type.as_str()))
+                .bind(kind.map(|kind| kind.aggregate_type.as_str()))
+                .execute(&self.pool)
+                .await
+                .map_err(database("unparking events"))?;
+            batches.done(done.rows_affected());
+        }
+        Ok(batches.changed())
     }
 
     async fn unpark_shared(&self, on: &str, with: &str, at_most: usize) -> Result<u64, StoreError> {

@@ -14,6 +14,7 @@ use sqlx::{ConnectOptions, Sqlite, Transaction};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
+use super::batches::Batches;
 use super::row::{killed_its_relays, seconds};
 use super::walk::SharedWalk;
 use super::{
@@ -222,15 +223,19 @@ impl Store for SqliteStore {
     }
 
     async fn unpark(&self, on: &str, kind: Option<&EventKind>, at_most: usize) -> Result<u64, StoreError> {
-        let done = sqlx::query(include_str!("../../sql/sqlite/unpark.sql"))
-            .bind(on)
-            .bind(limit(at_most))
-            .bind(kind.map(|kind| kind.event_type.as_str()))
-            .bind(kind.map(|kind| kind.aggregate_type.as_str()))
-            .execute(&self.relaxed)
-            .await
-            .map_err(database("unparking events"))?;
-        Ok(done.rows_affected())
+        let mut batches = Batches::of(at_most);
+        while let Some(most) = batches.limit() {
+            let done = sqlx::query(include_str!("../../sql/sqlite/unpark.sql"))
+                .bind(on)
+                .bind(limit(most))
+                .bind(kind.map(|kind| kind.event_type.as_str()))
+                .bind(kind.map(|kind| kind.aggregate_type.as_str()))
+                .execute(&self.relaxed)
+                .await
+                .map_err(database("unparking events"))?;
+            batches.done(done.rows_affected());
+        }
+        Ok(batches.changed())
     }
 
     async fn unpark_shared(&self, on: &str, with: &str, at_most: usize) -> Result<u64, StoreError> {
