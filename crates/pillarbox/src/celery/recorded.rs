@@ -358,6 +358,8 @@ impl Serialize for Recorded<'_> {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests {
     use super::*;
 

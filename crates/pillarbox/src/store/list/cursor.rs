@@ -109,4 +109,23 @@ mod tests {
             assert_eq!(text.parse::<Cursor>(), Err(BadCursor), "{text}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_a_cursor_or_refused(text in "\\PC{0,64}", json in r#"\{"[iwpfdz]":\[?("?[0-9a-f-]{0,40}"?,?){0,4}\]?\}"#) {
+            let _ = text.parse::<Cursor>();
+            if let Ok(cursor) = URL_SAFE_NO_PAD.encode(json).parse::<Cursor>() {
+                assert_eq!(cursor.to_string().parse(), Ok(cursor));
+            }
+        }
+
+        #[test]
+        fn any_place_survives_a_link(at in "[^\0]{0,32}", seq in proptest::num::i64::ANY, on in "[^\0]{0,32}", id: u128) {
+            let (parked, waiting) = (Place::Parked(at.clone(), seq, on), Place::Waiting(at.clone(), seq));
+            for place in [parked, waiting, Place::Failed(at.clone(), seq), Place::Delivered(at, seq), Place::Id(Uuid::from_u128(id))] {
+                let cursor = Cursor(place);
+                assert_eq!(cursor.to_string().parse(), Ok(cursor));
+            }
+        }
+    }
 }
