@@ -30,4 +30,6 @@ def cleanup_delivered_events(
     delivered = retention_hours * 3600.0
     failed = delivered if failed_retention_hours is None else failed_retention_hours * 3600.0
     deleted = store.cleanup(delivered, failed, batch_size)
-    return {"deleted": deleted, "remaining": store.cleanup_remaining(delivered, failed)}
+    # A count reads all that is old: only where there may be some.
+    remaining = store.cleanup_remaining(delivered, failed) if deleted >= batch_size else 0
+    return {"deleted": deleted, "remaining": remaining}

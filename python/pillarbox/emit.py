@@ -37,6 +37,8 @@ AGGREGATE_LIMIT = 100
 NAME_LIMIT = 255
 PAYLOAD_LIMIT = 1024 * 1024
 _ATTEMPTS_LIMIT = 2**31 - 1
+# How far ahead an event can be emitted for: a hundred years.
+_DELIVER_AT_LIMIT = datetime.timedelta(days=36_525)
 # An escaped NUL, behind an even number of backslashes.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -207,12 +209,27 @@ def _columns(row: Row) -> tuple[Any, ...]:
         _json("headers", row.headers, limit) if row.headers else None,
         row.idempotency_key,
         attempts,
-        row.deliver_at and _aware(row.deliver_at),
+        None if row.deliver_at is None else _check_moment(row.deliver_at),
     )
 
 
+def _check_moment(moment: datetime.datetime) -> datetime.datetime:
+    """How far in the past it is makes no difference; datetime.min and datetime.max have no place in most zones."""
+    try:
+        ahead = _aware(moment) - timezone.now()
+    except OverflowError:
+        ahead = datetime.timedelta.max if moment.year > timezone.now().year else datetime.timedelta.min
+    if ahead > _DELIVER_AT_LIMIT:
+        raise InvalidEvent(f"deliver_at is {moment}, the limit is 100 years from now; choose an earlier moment")
+    return timezone.now() if ahead < datetime.timedelta() else _aware(moment)
+
+
 def _is_later(moment: datetime.datetime | None, than: datetime.datetime) -> bool:
-    return moment is not None and _aware(moment) > _aware(than)
+    try:
+        return moment is not None and _aware(moment) > _aware(than)
+    except OverflowError:
+        # Only the past has such moments: the future has a limit.
+        return False
 
 
 def _aware(moment: datetime.datetime) -> datetime.datetime:

@@ -38,6 +38,15 @@ def read_moment(value: Any) -> datetime.datetime | None:
     return timezone.make_naive(moment) if timezone.is_aware(moment) else moment
 
 
+_CLAMPED = {
+    "postgresql": "CASE WHEN {0} IS NOT NULL THEN least(greatest({0}, '0001-01-02 00:00Z'), '9999-12-30 00:00Z') END",
+    # Text that is no moment sorts before all moments or behind them.
+    "sqlite": "CASE WHEN {0} < '0001-01-02' THEN '0001-01-02T00:00:00.000Z' "
+    "WHEN {0} > '9999-12-30' OR julianday({0}) IS NULL AND {0} IS NOT NULL THEN '9999-12-30T00:00:00.000Z' "
+    "ELSE {0} END",
+}
+
+
 class MomentField(models.DateTimeField):
     """A DateTimeField that keeps the core's text on SQLite."""
 
@@ -49,6 +58,11 @@ class MomentField(models.DateTimeField):
             return super().get_db_prep_value(value, connection, prepared)
         value = value if prepared else self.get_prep_value(value)
         return moment_text(value) if isinstance(value, datetime.datetime) else value
+
+    def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
+        """Reads moments outside of Python's years, which drivers refuse and others can write, as its first or last."""
+        template = _CLAMPED.get(compiler.connection.vendor, "{0}")
+        return template.format(sql), (*params,) * template.count("{0}")
 
     def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:
         return read_moment(value)

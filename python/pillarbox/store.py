@@ -121,9 +121,10 @@ class Store:
     def cleanup(self, delivered_after: float, failed_after: float, limit: int) -> int:
         """Deletes one batch of events that became terminal so many seconds ago, with all that is kept of them."""
         with transaction.atomic(using=self.alias):
-            rows = statements.run(self.connection, "cleanup", delivered_after, failed_after, limit)
             if not self.lite:
-                return rows[0][0]
+                values = (delivered_after, failed_after, limit, "-infinity", "-infinity")
+                return statements.run(self.connection, "cleanup", *values)[0][0]
+            rows = statements.run(self.connection, "cleanup", delivered_after, failed_after, limit)
             ids = json.dumps([row[0] for row in rows])
             statements.run(self.connection, "delete_attempts", ids)
             statements.run(self.connection, "delete_deliveries", ids)

@@ -124,7 +124,7 @@ macro_rules! store_suite {
                 cleanup_counts_age_from_the_terminal_moment,
                 cleanup_keeps_failed_and_delivered_for_their_own_time,
                 cleanup_never_takes_what_is_pending,
-                cleanup_works_in_batches_and_says_how_many_remain,
+                cleanup_works_in_batches_and_says_whether_more_remain,
                 cleanup_takes_the_details_too,
                 remaining_counts_what_is_due_and_free,
                 relays_are_told_by_their_heartbeats,

@@ -6,16 +6,18 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
-use uuid::Uuid;
+use uuid::{Timestamp, Uuid};
+
+use crate::celery::AGGREGATE_TYPE;
 
 mod json;
 mod stored;
 
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use stored::read_headers;
 pub use stored::{Status, StoredEvent};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use stored::{read_headers, readable};
 
 /// The longest `aggregate_type` and `aggregate_id`, in characters.
 pub const AGGREGATE_LIMIT: usize = 100;
@@ -23,6 +25,9 @@ pub const AGGREGATE_LIMIT: usize = 100;
 pub const NAME_LIMIT: usize = 255;
 /// The largest payload, in bytes of JSON, unless [`Event::payload_limit`] says otherwise.
 pub const PAYLOAD_LIMIT: usize = 1024 * 1024;
+
+/// How far ahead [`Event::deliver_at`] can be: a hundred years.
+pub const DELIVER_AT_LIMIT: TimeDelta = TimeDelta::days(36_525);
 
 /// Custom headers and trace context that travel with an event.
 pub type Headers = BTreeMap<String, String>;
@@ -47,6 +52,8 @@ pub struct Event {
     headers: Headers,
     max_attempts: Option<u32>,
     deliver_at: Option<DateTime<Utc>>,
+    /// It carries a Celery message, and one of our own producers wrote it.
+    is_task: bool,
 }
 
 #[derive(Debug)]
@@ -72,7 +79,13 @@ impl Event {
             headers: Headers::new(),
             max_attempts: None,
             deliver_at: None,
+            is_task: false,
         }
+    }
+
+    /// An event that carries a Celery message. Only those have [`AGGREGATE_TYPE`](crate::celery::AGGREGATE_TYPE).
+    pub(crate) fn task(aggregate_id: String, event_type: String) -> Self {
+        Self { is_task: true, ..Self::new(AGGREGATE_TYPE, aggregate_id, event_type).repeatable() }
     }
 
     /// What receivers get: anything that serialises to JSON. A value that does not is reported by `emit`.
@@ -110,7 +123,8 @@ impl Event {
         self
     }
 
-    /// Not to be delivered before this moment of the database's clock.
+    /// Not to be delivered before this moment of the database's clock, which is at most [`DELIVER_AT_LIMIT`] ahead. A moment
+    /// in the past is now.
     #[must_use]
     pub fn deliver_at(mut self, moment: DateTime<Utc>) -> Self {
         self.deliver_at = Some(moment);
@@ -138,6 +152,9 @@ impl Event {
         };
         check_text("aggregate_type", &self.aggregate_type, AGGREGATE_LIMIT)?;
         check_text("aggregate_id", &self.aggregate_id, AGGREGATE_LIMIT)?;
+        if self.aggregate_type == AGGREGATE_TYPE && !self.is_task {
+            return Err(InvalidEvent::Reserved);
+        }
         check_text("event_type", &self.event_type, NAME_LIMIT)?;
         check_text("idempotency_key", &idempotency_key, NAME_LIMIT)?;
         if payload.len() > self.payload_limit {
@@ -148,6 +165,7 @@ impl Event {
             .max_attempts
             .map(|attempts| i32::try_from(attempts).map_err(|_| InvalidEvent::TooManyAttempts { attempts }))
             .transpose()?;
+        let deliver_at = self.deliver_at.map(|moment| check_moment(moment, id)).transpose()?;
         let headers = with_trace_context(self.headers);
         let headers = if headers.is_empty() {
             None
@@ -165,7 +183,7 @@ impl Event {
             headers,
             idempotency_key,
             max_attempts,
-            deliver_at: self.deliver_at,
+            deliver_at,
         })
     }
 }
@@ -241,6 +259,18 @@ pub enum InvalidEvent {
         /// As asked for.
         attempts: u32,
     },
+    /// An ordinary event has the `aggregate_type` of Celery tasks: its payload would choose what workers run.
+    #[error(
+        "aggregate_type is \"celery\", which is reserved for recorded Celery tasks; choose another, or send a task \
+         (pillarbox::celery::send_task in Rust, OutboxCelery in Django)"
+    )]
+    Reserved,
+    /// `deliver_at` is further ahead than [`DELIVER_AT_LIMIT`].
+    #[error("deliver_at is {deliver_at}, the limit is 100 years from now; choose an earlier moment")]
+    TooFarAhead {
+        /// As asked for.
+        deliver_at: DateTime<Utc>,
+    },
     /// A Celery task that no worker could run.
     #[error("the Celery task {task:?} cannot be sent: {why}")]
     Task {
@@ -262,6 +292,16 @@ fn check_text(field: &'static str, text: &str, limit: usize) -> Result<(), Inval
     } else {
         Ok(())
     }
+}
+
+/// The clock is the one in the event's id. How far in the past a moment is makes no difference, but databases refuse some.
+fn check_moment(deliver_at: DateTime<Utc>, id: Uuid) -> Result<DateTime<Utc>, InvalidEvent> {
+    let (seconds, _) = id.get_timestamp().unwrap_or(Timestamp::from_unix_time(0, 0, 0, 0)).to_unix();
+    let now = DateTime::from_timestamp(seconds.cast_signed(), 0).unwrap_or_default();
+    if deliver_at.signed_duration_since(now) > DELIVER_AT_LIMIT {
+        return Err(InvalidEvent::TooFarAhead { deliver_at });
+    }
+    Ok(deliver_at.max(DateTime::UNIX_EPOCH))
 }
 
 fn check_json(field: &'static str, text: &str) -> Result<(), InvalidEvent> {
@@ -335,6 +375,24 @@ mod tests {
         let event = || Event::new("a", 1, "t").payload("x".repeat(PAYLOAD_LIMIT));
         assert!(refusal(event()).contains("has 1048578 bytes of JSON, the limit is 1048576"));
         assert!(event().payload_limit(PAYLOAD_LIMIT + 2).prepare().is_ok());
+    }
+
+    #[test]
+    fn the_type_of_tasks_is_reserved_for_them() {
+        assert!(refusal(Event::new("celery", 1, "t")).contains("reserved for recorded Celery tasks"));
+        assert!(Event::new("Celery", 1, "t").prepare().is_ok());
+        assert_eq!(Event::task("1".to_owned(), "t".to_owned()).prepare().unwrap().aggregate_type, "celery");
+    }
+
+    #[test]
+    fn a_moment_that_is_too_far_ahead_is_refused_and_any_past_is_now() {
+        let event = |moment| Event::new("a", 1, "t").deliver_at(moment);
+        let refused = refusal(event(DateTime::<Utc>::MAX_UTC));
+        assert!(refused.contains("the limit is 100 years from now"), "{refused}");
+        assert!(event(Utc::now() + DELIVER_AT_LIMIT + TimeDelta::days(1)).prepare().is_err());
+        assert!(event(Utc::now() + DELIVER_AT_LIMIT - TimeDelta::days(1)).prepare().is_ok());
+        let past = event(DateTime::<Utc>::MIN_UTC).prepare().unwrap();
+        assert_eq!(past.deliver_at, Some(DateTime::UNIX_EPOCH));
     }
 
     #[test]

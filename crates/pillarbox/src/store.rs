@@ -163,8 +163,8 @@ impl Default for Retention {
 pub struct Cleaned {
     /// Events deleted.
     pub deleted: u64,
-    /// Events old enough that are still there.
-    pub remaining: u64,
+    /// Whether events that are old enough are still there.
+    pub more: bool,
     /// Nothing was done because another relay is cleaning up.
     pub elsewhere: bool,
 }

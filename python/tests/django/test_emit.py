@@ -200,3 +200,13 @@ def test_an_idle_relay_is_woken_when_the_transaction_commits():
         assert [note.channel for note in listener.notifies(timeout=10, stop_after=1)] == ["outbox_wake"]
     with connection.cursor() as cursor:
         cursor.execute("SELECT setval('outbox_idle_until', 0)")
+
+
+@pytest.mark.parametrize("zone", [None, datetime.timezone.utc])
+def test_a_moment_that_is_too_far_ahead_is_refused_and_any_past_is_now(alias, zone):
+    for moment in (datetime.datetime.max, timezone.now() + datetime.timedelta(days=36_600)):
+        with pytest.raises(emit.InvalidEvent, match="the limit is 100 years from now"):
+            pillarbox.emit_event("Order", "1", "t", deliver_at=moment.replace(tzinfo=zone), using=alias)
+    past = datetime.datetime.min.replace(tzinfo=zone)
+    event = pillarbox.emit_event("Order", "1", "t", deliver_at=past, using=alias)
+    assert stored(event).next_attempt_at == event.next_attempt_at == event.created_at

@@ -12,6 +12,7 @@ from django.db.models import Max, Min
 from django.db.models.functions import ExtractHour, TruncMonth
 from django.utils import timezone
 
+import pillarbox
 from pillarbox.fields import Clock, moment_text
 from pillarbox.ids import uuid7
 from pillarbox.models import OutboxEvent
@@ -160,3 +161,23 @@ def test_without_time_zones_moments_are_naive_and_the_projects(make, events, set
         connection.__dict__.pop("timezone", None)
     assert events.filter(created_at__year=2026).count() == 1
     assert events.get(created_at=moment).created_at == moment
+
+
+def test_rows_of_any_time_are_read(alias):
+    odd = (
+        ["2999-99-99T99:99:99.999Z", "year-mo-daThh:mm:ss.milZ", "    -  -  T  :  :  .   Z"]
+        if connections[alias].vendor == "sqlite"
+        else ["infinity", "-infinity", "290000-01-01 00:00:00+00", "0044-03-15 00:00:00+00 BC"]
+    )
+    for number, moment in enumerate(odd):
+        event = pillarbox.emit_event("Order", number, "t", using=alias)
+        key = str(event.pk)
+        with connections[alias].cursor() as cursor:
+            cursor.execute(
+                "UPDATE outbox_event SET next_attempt_at = %s, created_at = %s, updated_at = %s WHERE id = %s",
+                [moment, moment, moment, key],
+            )
+    rows = list(OutboxEvent.objects.using(alias).order_by("next_attempt_at"))
+    assert len(rows) == len(odd)
+    assert {row.created_at.year for row in rows} <= {1, 9999}
+    assert OutboxEvent.objects.using(alias).order_by("created_at").distinct().count() == len(odd)

@@ -36,15 +36,21 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Res
     let last = loop {
         let cleaned = store.cleanup(&retention).await?;
         deleted += cleaned.deleted;
-        if cleaned.elsewhere || cleaned.deleted == 0 || cleaned.remaining == 0 {
+        if cleaned.elsewhere || cleaned.deleted == 0 || !cleaned.more {
             break cleaned;
         }
-        session.output.note(&format!("{deleted} deleted, {} remaining", cleaned.remaining));
+        session.output.note(&format!("{deleted} deleted so far"));
     };
-    let answer = json!({ "deleted": deleted, "remaining": last.remaining, "elsewhere": last.elsewhere });
+    // Nobody has counted what a relay is deleting at this moment.
+    let remaining = (!last.elsewhere && !last.more).then_some(0);
+    let answer = json!({ "deleted": deleted, "remaining": remaining, "elsewhere": last.elsewhere });
     session.output.answer(&answer, || {
-        let elsewhere = if last.elsewhere { "; stopped, because a relay is cleaning up at this moment" } else { "" };
-        format!("deleted {}, {} remaining{elsewhere}", count(deleted, "old event"), last.remaining)
+        let deleted = count(deleted, "old event");
+        match (last.elsewhere, remaining) {
+            (true, _) => format!("deleted {deleted}; stopped, because a relay is cleaning up at this moment"),
+            (false, None) => format!("deleted {deleted}; others are locked by other transactions, run it again"),
+            (false, Some(remaining)) => format!("deleted {deleted}, {remaining} remaining"),
+        }
     })?;
     Ok(())
 }

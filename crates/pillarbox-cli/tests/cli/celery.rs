@@ -3,6 +3,7 @@
 use lapin::message::BasicGetMessage;
 use lapin::options::BasicGetOptions;
 use lapin::{Connection, ConnectionProperties};
+use pillarbox::celery::Task;
 use pillarbox_testkit::celery_outbox::CeleryOutbox;
 use pillarbox_testkit::redis::Redis;
 use pillarbox_testkit::{rabbitmq, wait_until};
@@ -142,9 +143,10 @@ async fn tasks_in_our_own_tables_go_to_the_broker_of_the_environment() {
     let redis = Redis::start().await;
     let mut home = Home::new();
     home.set("PILLARBOX_BROKER_URL", &redis.url());
-    let recorded = json!({ "celery": 1, "body": "[[1], {}, {}]", "headers": { "task": "orders.process", "id": "t1" } });
-    home.run(&["emit", "celery", "t1", "orders.process", &recorded.to_string(), "--repeatable"]).succeeded();
     let other = home.emit("1", &[]);
+    home.send_task(Task::new("orders.process").arg(1).task_id("t1")).await;
+    let refused = home.run(&["emit", "celery", "t2", "orders.process"]);
+    assert!(refused.code != 0 && refused.err.contains("reserved for recorded Celery tasks"), "{refused:?}");
     assert_eq!(home.json(&["sweep", "--all"])["remaining"], 0);
     let sent = in_redis(&redis, "celery").await;
     assert_eq!(sent.len(), 1);

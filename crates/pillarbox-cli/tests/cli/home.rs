@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use pillarbox::celery::{Task, send_task};
+use pillarbox::store::sqlite::SqliteStore;
 use serde_json::Value;
 use sqlx::Connection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -100,6 +102,14 @@ impl Home {
         let mut connection = SqliteConnection::connect_with(&file).await.expect("the outbox's file");
         sqlx::query("DROP TABLE outbox_migration").execute(&mut connection).await.expect("the table is dropped");
         connection.close().await.expect("the file is closed");
+    }
+
+    /// Sends a Celery task in a transaction of its own, as an application does.
+    pub(crate) async fn send_task(&self, task: Task) {
+        let store = SqliteStore::open(self.path("pillarbox.db")).await.expect("the outbox");
+        let mut tx = store.pool().begin().await.expect("a transaction");
+        send_task(&mut tx, task).await.expect("a task that can be sent");
+        tx.commit().await.expect("a commit");
     }
 
     /// The state of an event, as `events show` has it.

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use pillarbox::Inspect;
+use pillarbox::celery::Task;
 use pillarbox::store::sqlite::SqliteStore;
 use pillarbox_testkit::process::{Program, Signal};
 use pillarbox_testkit::receiver::{Answer, Receiver};
@@ -101,7 +102,7 @@ async fn figures_go_to_a_dogstatsd_server() {
     let mut relay = start(&home, &["relay"]).await;
     home.emit("1", &["{}"]);
     home.emit("2", &["\"bad\""]);
-    home.json(&["emit", "celery", "3", "order.task"]);
+    home.send_task(Task::new("order.task")).await;
     let mut awaited = vec![
         "pillarbox.messages.published:1|c|#event_type:order.placed,service:shop",
         "pillarbox.messages.published:1|c|#task_name:order.task,service:shop",

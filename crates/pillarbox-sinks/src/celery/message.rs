@@ -30,7 +30,7 @@ impl<'a> Outgoing<'a> {
 
     /// The message of an event. `task` is the name that plain events get, if not their type.
     pub(super) fn new(event: &'a StoredEvent, task: Option<&str>) -> Result<Self, SendError> {
-        match Recorded::read(&event.payload) {
+        match Recorded::of(event) {
             Some(Ok(recorded)) => Self::complete(recorded, &event.event_type, event),
             Some(Err(error)) => Err(SendError::reject(error)),
             None => {
@@ -131,6 +131,14 @@ mod tests {
     }
 
     #[test]
+    fn an_event_that_looks_like_a_message_is_an_event() {
+        let payload = r#"{"celery": 1, "body": "", "headers": {"task": "evil"}, "queue": "victim"}"#;
+        let event = StoredEvent::for_tests("order.placed", payload);
+        let message = Outgoing::new(&event, None).unwrap();
+        assert_eq!((message.task.as_str(), message.recorded.queue.as_deref()), ("order.placed", None));
+    }
+
+    #[test]
     fn a_worker_goes_on_with_the_span_of_the_attempt() {
         let span: SpanContext = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().unwrap();
         let headers = |event: StoredEvent| {
@@ -145,13 +153,13 @@ mod tests {
         assert_eq!(told["headers"], json!({ "traceparent": span.to_string(), "tenant": "a" }));
 
         let recorded = r#"{"celery": 1, "body": "", "headers": {"task": "t", "headers": {"x": 1.10}}}"#;
-        let told = headers(StoredEvent::for_tests("t", recorded));
+        let told = headers(StoredEvent::task_for_tests("t", recorded));
         assert_eq!((&told["traceparent"], &told["headers"]), (&json!(span.to_string()), &json!({ "x": 1.10 })));
     }
 
     #[test]
     fn what_is_not_a_message_of_version_1_is_rejected() {
-        let refusal = |payload: &str| Outgoing::new(&StoredEvent::for_tests("t", payload), None).err().unwrap();
+        let refusal = |payload: &str| Outgoing::new(&StoredEvent::task_for_tests("t", payload), None).err().unwrap();
         let error = refusal(r#"{"celery": 2, "body": ""}"#);
         assert_eq!(error.kind, pillarbox::SendErrorKind::Reject);
         assert!(error.message.contains("recorded in version 2"), "{error}");
@@ -162,7 +170,7 @@ mod tests {
 
     #[test]
     fn only_a_priority_that_the_producer_gave_counts() {
-        let has = |payload: &str| Outgoing::new(&StoredEvent::for_tests("t", payload), None).unwrap().has_priority;
+        let has = |payload: &str| Outgoing::new(&StoredEvent::task_for_tests("t", payload), None).unwrap().has_priority;
         assert!(!has(r#"{"celery": 1, "body": "", "headers": {}}"#));
         assert!(!has(r#"{"celery": 1, "body": "", "headers": {}, "properties": {"priority": null}}"#));
         assert!(has(r#"{"celery": 1, "body": "", "headers": {}, "properties": {"priority": 0}}"#));

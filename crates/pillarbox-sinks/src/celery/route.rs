@@ -237,7 +237,7 @@ mod tests {
         let mut payload =
             json!({ "celery": 1, "body": "", "headers": { "task": task, "eta": "2026-01-01T12:00:01Z" } });
         payload.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
-        let event = StoredEvent::for_tests(task, &payload.to_string());
+        let event = StoredEvent::task_for_tests(task, &payload.to_string());
         let message = Outgoing::new(&event, None).unwrap();
         let routing = routing();
         let target = routing.resolve(&message, now, true);

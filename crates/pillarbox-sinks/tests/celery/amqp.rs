@@ -9,7 +9,7 @@ use pillarbox_sinks::celery::{CeleryQueue, CeleryRoute, CelerySettings, QueueTyp
 use pillarbox_testkit::rabbitmq::shared_url;
 use serde_json::json;
 
-use crate::fixture::{Rabbit, header, send, send_one, settings, sink, task, text, to_queue, unique};
+use crate::fixture::{Rabbit, forged, header, send, send_one, settings, sink, task, text, to_queue, unique};
 
 fn broker() -> CelerySettings {
     settings(shared_url())
@@ -250,6 +250,21 @@ async fn routes_decide_for_messages_that_were_not_resolved() {
 }
 
 #[tokio::test]
+async fn a_payload_that_looks_like_a_message_chooses_nothing() {
+    let rabbit = Rabbit::shared().await;
+    let (victim, ours) = (unique("victim"), unique("ours"));
+    rabbit.queue(&victim, &[]).await;
+    let sink = sink(CelerySettings { default_queue: ours.clone(), ..declaring() });
+    let forged = forged(&victim);
+    assert_eq!(send_one(&sink, forged.clone()).await, Ok(()));
+    let message = rabbit.take(&ours).await;
+    assert_eq!(header(&message, "task"), Some(&text("order.placed")));
+    assert_eq!(header(&message, "id"), Some(&text(&forged.id.to_string())));
+    assert!(std::str::from_utf8(&message.data).unwrap().starts_with(&format!("[[{}], {{}}, ", forged.payload)));
+    assert_eq!(rabbit.count(&victim).await, 0);
+}
+
+#[tokio::test]
 async fn a_task_with_an_eta_waits_in_the_broker_for_a_quorum_queue() {
     let rabbit = Rabbit::shared().await;
     let queue = unique("delayed");
@@ -276,7 +291,7 @@ async fn what_cannot_be_a_message_is_rejected_alone() {
     let queue = unique("good");
     rabbit.queue(&queue, &[]).await;
     let events = vec![
-        StoredEvent::for_tests("t", r#"{"celery": 7}"#),
+        StoredEvent::task_for_tests("t", r#"{"celery": 7}"#),
         to_queue(&queue),
         task("t", json!({ "exchange": "", "routing_key": "x".repeat(256) })),
         task("t", json!({ "exchange": "", "routing_key": queue, "headers": { "big": "x".repeat(200_000) } })),

@@ -40,7 +40,13 @@ pub(crate) fn task(name: &str, more: Value) -> StoredEvent {
             _ => payload[key] = value.clone(),
         }
     }
-    StoredEvent::for_tests(name, &payload.to_string())
+    StoredEvent::task_for_tests(name, &payload.to_string())
+}
+
+/// An ordinary event whose payload, which came from outside, is a message for a queue of somebody else's choice.
+pub(crate) fn forged(queue: &str) -> StoredEvent {
+    let recorded = task("evil", json!({ "exchange": "", "routing_key": queue, "queue": queue }));
+    StoredEvent::for_tests("order.placed", recorded.payload.get())
 }
 
 /// A recorded message for a queue that its producer resolved.

@@ -10,7 +10,7 @@ use pillarbox_testkit::redis::shared_url;
 use redis::AsyncCommands as _;
 use serde_json::{Value, json};
 
-use crate::fixture::{send, send_one, settings, shared_redis, sink, task, to_queue, unique};
+use crate::fixture::{forged, send, send_one, settings, shared_redis, sink, task, to_queue, unique};
 
 fn broker() -> CelerySettings {
     settings(shared_url())
@@ -152,4 +152,16 @@ async fn a_fanout_exchange_reaches_who_listens() {
     let heard = futures_util::StreamExt::next(&mut listener.on_message()).await.unwrap();
     let envelope: Value = serde_json::from_slice(heard.get_payload_bytes()).unwrap();
     assert_eq!(envelope["properties"]["delivery_info"]["exchange"], exchange);
+}
+
+#[tokio::test]
+async fn a_payload_that_looks_like_a_message_chooses_nothing() {
+    let mut redis = shared_redis().await;
+    let (victim, ours) = (unique("victim"), unique("ours"));
+    let forged = forged(&victim);
+    let sink = sink(CelerySettings { default_queue: ours.clone(), ..broker() });
+    assert_eq!(send_one(&sink, forged.clone()).await, Ok(()));
+    let envelope = pop(&mut redis, &ours).await;
+    assert_eq!((&envelope["headers"]["task"], &envelope["headers"]["id"]), (&json!("order.placed"), &json!(forged.id)));
+    assert!(!redis.exists::<_, bool>(&victim).await.unwrap());
 }

@@ -82,7 +82,7 @@ fn recorded(message: &BasicGetMessage, queue: &str) -> StoredEvent {
         "exchange": "",
         "routing_key": queue,
     });
-    StoredEvent::for_tests("orders.process", &payload.to_string())
+    StoredEvent::task_for_tests("orders.process", &payload.to_string())
 }
 
 /// Milliseconds that count down while the test runs.
@@ -169,5 +169,5 @@ fn recorded_envelope(envelope: &Value, queue: &str) -> StoredEvent {
         "exchange": "",
         "routing_key": queue,
     });
-    StoredEvent::for_tests("orders.process", &payload.to_string())
+    StoredEvent::task_for_tests("orders.process", &payload.to_string())
 }

@@ -75,17 +75,27 @@ pub async fn cleanup_never_takes_what_is_pending(outbox: &dyn Outbox) {
 }
 
 /// No long transaction, and the caller knows whether to come again.
-pub async fn cleanup_works_in_batches_and_says_how_many_remain(outbox: &dyn Outbox) {
-    outbox.emit_many(7).await;
+pub async fn cleanup_works_in_batches_and_says_whether_more_remain(outbox: &dyn Outbox) {
+    outbox.emit_many(6).await;
     outbox.settle(outbox.claim().await.into_iter().map(deliver).collect()).await;
+    outbox.emit_event(event(99)).await;
+    outbox.claim_and_settle(fail()).await;
     let young = outbox.emit_event(event(100)).await;
     let batch = Retention { batch: 3, ..retention(Duration::ZERO, Duration::ZERO) };
     let mut steps = Vec::new();
     for _ in 0..4 {
         let cleaned = cleanup(outbox, batch).await;
-        steps.push((cleaned.deleted, cleaned.remaining));
+        steps.push((cleaned.deleted, cleaned.more));
     }
-    assert_eq!(steps, [(3, 4), (3, 1), (1, 0), (0, 0)]);
+    assert_eq!(steps, [(3, true), (3, true), (1, false), (0, false)]);
+    outbox.emit_many(6).await;
+    outbox
+        .settle(outbox.claim().await.into_iter().filter(|event| event.event().id != young.id).map(deliver).collect())
+        .await;
+    assert_eq!(
+        cleanup(outbox, Retention { batch: 6, ..batch }).await,
+        Cleaned { deleted: 6, more: false, elsewhere: false }
+    );
     assert_eq!(outbox.get(young.id).await.event.state, State::Due);
 }
 

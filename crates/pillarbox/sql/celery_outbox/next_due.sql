@@ -1,6 +1,6 @@
 -- How many seconds until the next task is due: now, at the end of a backoff, or when a claim becomes stale.
 -- $1 seconds after which a claim is stale, $2 retries from which on a task is not sent any more (0: there are none).
-SELECT extract(epoch FROM min(due_at) - clock_timestamp())::float8
+SELECT extract(epoch FROM min(due_at))::float8 - extract(epoch FROM clock_timestamp())::float8
 FROM (
     (SELECT created_at AS due_at FROM {schema}.celery_outbox
      WHERE updated_at IS NULL AND retry_after IS NULL AND schema_version BETWEEN 1 AND 1

@@ -1,7 +1,7 @@
 -- Due tasks that nobody holds, and since how many seconds the oldest of them is waiting. $1 seconds after which a claim
 -- is stale.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
-SELECT count(*), extract(epoch FROM clock_timestamp() - min(created_at))::float8
+SELECT count(*), extract(epoch FROM clock_timestamp())::float8 - extract(epoch FROM min(created_at))::float8
 FROM (
     SELECT created_at FROM {schema}.celery_outbox
     WHERE updated_at IS NULL AND retry_after IS NULL AND schema_version BETWEEN 1 AND 1

@@ -43,6 +43,6 @@ RETURNING event.id, event.seq, event.aggregate_type, event.aggregate_id, event.e
           event.created_at, picked.due_at,
           (SELECT jsonb_agg(jsonb_build_object(
                       'destination', destination, 'status', status, 'attempts', attempts, 'error', error, 'parked', parked,
-                      'due_in', greatest(0, extract(epoch FROM next_attempt_at - clock_timestamp())))
+                      'due_in', least(greatest(0, extract(epoch FROM next_attempt_at) - extract(epoch FROM clock_timestamp())), 1e9))
                   ORDER BY destination)
            FROM {schema}.outbox_delivery WHERE event_id = event.id)::text AS deliveries

@@ -27,8 +27,12 @@ WITH clock AS MATERIALIZED (
                   AND event.seq < lined.last AND event.status || '' <> 'delivered' -- as outbox_event_order has it
                   AND CASE event.status
                       WHEN 'failed' THEN $7
-                      -- One that was emitted for later and never tried blocks nobody.
-                      ELSE NOT (event.next_attempt_at > (SELECT now FROM clock) AND event.attempts = 0
+                      -- One that was emitted for later and never tried blocks nobody. It is as it was emitted (a plain INSERT
+                      -- asks the clock twice), and was due later than that: not only later than a clock that was set back.
+                      ELSE NOT (event.next_attempt_at > (SELECT now FROM clock)
+                                AND event.next_attempt_at > event.updated_at
+                                AND event.updated_at BETWEEN event.created_at AND event.created_at + interval '1 millisecond'
+                                AND event.attempts = 0
                                 AND event.claims = 0 AND event.claimed_by IS NULL AND event.parked_on IS NULL
                                 AND event.error_message = '')
                       END
@@ -92,7 +96,7 @@ WITH clock AS MATERIALIZED (
               event.created_at, picked.turn AS due_at,
               (SELECT jsonb_agg(jsonb_build_object(
                           'destination', destination, 'status', status, 'attempts', attempts, 'error', error, 'parked', parked,
-                          'due_in', greatest(0, extract(epoch FROM next_attempt_at - clock_timestamp())))
+                          'due_in', least(greatest(0, extract(epoch FROM next_attempt_at) - extract(epoch FROM clock_timestamp())), 1e9))
                       ORDER BY destination)
                FROM {schema}.outbox_delivery WHERE event_id = event.id)::text AS deliveries
 ), page AS (

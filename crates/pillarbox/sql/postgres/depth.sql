@@ -9,7 +9,7 @@ SELECT (SELECT count(*) FROM (SELECT FROM {schema}.outbox_event
                               ORDER BY parked_on, next_attempt_at, seq LIMIT $1) AS parked) AS parked,
        (SELECT count(*) FROM (SELECT FROM {schema}.outbox_event WHERE status = 'failed'
                               ORDER BY updated_at LIMIT $1) AS failed) AS failed,
-       (SELECT extract(epoch FROM clock_timestamp() - next_attempt_at)::float8 FROM {schema}.outbox_event
+       (SELECT extract(epoch FROM clock_timestamp())::float8 - extract(epoch FROM next_attempt_at)::float8 FROM {schema}.outbox_event
         WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= (SELECT clock_timestamp())
         ORDER BY next_attempt_at, seq LIMIT 1) AS oldest_due,
        coalesce((SELECT reltuples::float8 FROM pg_class WHERE oid = to_regclass('{schema}.outbox_event_due')), 0) AS due_once,

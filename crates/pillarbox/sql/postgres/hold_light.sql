@@ -10,7 +10,7 @@ SELECT id, seq, aggregate_type, aggregate_id, event_type,
        CASE WHEN updated_at <> created_at THEN
            (SELECT jsonb_agg(jsonb_build_object(
                        'destination', destination, 'status', status, 'attempts', attempts, 'error', error, 'parked', parked,
-                       'due_in', greatest(0, extract(epoch FROM next_attempt_at - clock_timestamp())))
+                       'due_in', least(greatest(0, extract(epoch FROM next_attempt_at) - extract(epoch FROM clock_timestamp())), 1e9))
                    ORDER BY destination)
             FROM {schema}.outbox_delivery WHERE event_id = event.id)::text END AS deliveries,
        updated_at = created_at AS fresh

@@ -1,6 +1,6 @@
 -- The other relays that have said lately that they live, when, and how many seconds ago that and their start are. $1 this
 -- relay, $2 seconds.
-SELECT id, heartbeat_at, extract(epoch FROM clock_timestamp() - heartbeat_at)::float8,
-       extract(epoch FROM clock_timestamp() - started_at)::float8
+SELECT id, heartbeat_at, extract(epoch FROM clock_timestamp())::float8 - extract(epoch FROM heartbeat_at)::float8,
+       extract(epoch FROM clock_timestamp())::float8 - extract(epoch FROM started_at)::float8
 FROM {schema}.outbox_relay
 WHERE id <> $1 AND heartbeat_at > clock_timestamp() - $2 * interval '1 second'

@@ -10,8 +10,10 @@ CROSS JOIN LATERAL (
       AND event.seq < held.last AND event.status || '' <> 'delivered' -- as outbox_event_order has it
       AND CASE event.status
           WHEN 'failed' THEN $5
-          -- One that was emitted for later and never tried blocks nobody.
-          ELSE NOT (event.next_attempt_at > (SELECT clock_timestamp()) AND event.attempts = 0 AND event.claims = 0
+          -- One that was emitted for later and never tried blocks nobody: see claim_ordered.sql.
+          ELSE NOT (event.next_attempt_at > (SELECT clock_timestamp()) AND event.next_attempt_at > event.updated_at
+                    AND event.updated_at BETWEEN event.created_at AND event.created_at + interval '1 millisecond'
+                    AND event.attempts = 0 AND event.claims = 0
                     AND event.claimed_by IS NULL AND event.parked_on IS NULL AND event.error_message = '')
           END
       AND event.id NOT IN (SELECT unnest($4::uuid[]))

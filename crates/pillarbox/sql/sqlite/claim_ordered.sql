@@ -25,8 +25,11 @@ WITH clock AS MATERIALIZED (
                   AND event.seq < lined.last AND event.status <> 'delivered'
                   AND CASE event.status
                       WHEN 'failed' THEN ?5
-                      -- One that was emitted for later and never tried blocks nobody.
-                      ELSE NOT (event.next_attempt_at > (SELECT now FROM clock) AND event.attempts = 0
+                      -- One that was emitted for later and never tried blocks nobody. It is as it was emitted, and was due
+                      -- later than that: not only later than a clock that was set back.
+                      ELSE NOT (event.next_attempt_at > (SELECT now FROM clock)
+                                AND event.next_attempt_at > event.updated_at AND event.updated_at = event.created_at
+                                AND event.attempts = 0
                                 AND event.claims = 0 AND event.claimed_by IS NULL AND event.parked_on IS NULL
                                 AND event.error_message = '')
                       END

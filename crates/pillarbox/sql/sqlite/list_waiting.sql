@@ -3,5 +3,5 @@
 WHERE status = 'pending' AND parked_on IS NULL
   AND (next_attempt_at, seq)
       > (max(?13, CASE WHEN ?1 IN ('scheduled', 'sending') THEN strftime('%Y-%m-%dT%H:%M:%fZ', 'now') ELSE '' END), ?14)
-  AND next_attempt_at <= CASE WHEN ?1 = 'due' THEN strftime('%Y-%m-%dT%H:%M:%fZ', 'now') ELSE 'later' END
+  AND next_attempt_at <= CASE WHEN ?1 = 'due' THEN strftime('%Y-%m-%dT%H:%M:%fZ', 'now') ELSE char(1114111) END
 ORDER BY next_attempt_at, seq

@@ -4,7 +4,6 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::AGGREGATE_TYPE;
 use super::canvas::{CHORD, Group, Kind, Signature, new_id};
 use super::options::{Moment, Options, Seconds, iso};
 use super::protocol::Embed;
@@ -125,7 +124,7 @@ impl Outgoing {
         message.route_name = route.clone().map(Into::into);
         let aggregate_id: String = id.chars().take(AGGREGATE_LIMIT).collect();
         let event_type = route.unwrap_or_else(|| task.name.clone());
-        let mut event = Event::new(AGGREGATE_TYPE, aggregate_id, event_type).payload(&message).repeatable();
+        let mut event = Event::task(aggregate_id, event_type).payload(&message);
         if let Some(due) = due(&task.options, self.now) {
             event = event.deliver_at(due);
         }

@@ -12,7 +12,9 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use super::AGGREGATE_TYPE;
 use super::fields::{Fields, Object, Text, text};
+use crate::event::StoredEvent;
 
 /// The version of the form that this program writes and reads.
 pub const VERSION: u32 = 1;
@@ -120,7 +122,7 @@ pub enum InvalidRecord {
     /// Another version of the form.
     #[error(
         "the Celery message is recorded in version {found}, this program knows version {VERSION}; if a newer pillarbox \
-         wrote it, upgrade the relay; if it is no Celery message, rename the key \"celery\" of its payload"
+         wrote it, upgrade the relay"
     )]
     Version {
         /// As it is written.
@@ -203,7 +205,18 @@ impl<'a> Recorded<'a> {
         RawValue::from_string(payload).expect("what serde_json writes is JSON")
     }
 
-    /// Reads the message in an event's payload; `None` when the payload is something else.
+    /// Reads the message that an event carries; `None` for an ordinary event, whatever its payload says. Only events of
+    /// [`AGGREGATE_TYPE`], which no ordinary emit can write, carry messages: a message chooses its task, queue and exchange.
+    ///
+    /// # Errors
+    /// As [`Recorded::read`].
+    #[must_use]
+    pub fn of(event: &'a StoredEvent) -> Option<Result<Self, InvalidRecord>> {
+        if event.aggregate_type == AGGREGATE_TYPE { Self::read(&event.payload) } else { None }
+    }
+
+    /// Reads the message in a payload; `None` when the payload is something else. For a payload whose writer may be anybody,
+    /// see [`Recorded::of`].
     ///
     /// # Errors
     /// When the payload says that it is a Celery message (it has a key `celery`) and cannot be sent as one.
@@ -345,6 +358,8 @@ impl Serialize for Recorded<'_> {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -408,7 +423,7 @@ mod tests {
         let refused = refusal(r#"{"celery": 2, "body": {}}"#);
         assert!(refused.starts_with("the Celery message is recorded in version 2, this program knows version 1"));
         assert!(refused.contains("upgrade the relay"));
-        assert!(refusal(r#"{"celery": "stalks", "carrots": 3}"#).contains("rename the key \"celery\""));
+        assert!(refusal(r#"{"celery": "stalks", "carrots": 3}"#).contains("recorded in version \"stalks\""));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::Emitted;
 use crate::error::DriverError;
-use crate::event::NewEvent;
+use crate::event::{NewEvent, readable};
 
 /// One statement for one event or many.
 pub(crate) const EMIT: &str = include_str!("../../sql/sqlite/emit.sql");
@@ -15,6 +15,13 @@ pub(crate) const EXISTING: &str = include_str!("../../sql/sqlite/emit_existing.s
 /// How moments stand in SQLite: text that sorts by time.
 pub(crate) fn moment(moment: DateTime<Utc>) -> String {
     moment.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+/// The moment of a text. One that is none, which only somebody else can have written, sorts before all moments or behind
+/// them, and is read so.
+pub(crate) fn read_moment(text: &str) -> DateTime<Utc> {
+    let otherwise = if text < "1" { DateTime::<Utc>::MIN_UTC } else { DateTime::<Utc>::MAX_UTC };
+    readable(DateTime::parse_from_rfc3339(text).map_or(otherwise, |moment| moment.to_utc()))
 }
 
 /// The rows as the JSON array that [`EMIT`] reads. Payloads go as text, so that numbers keep their digits.
@@ -43,6 +50,6 @@ pub(crate) type Written = (String, i64, String, String, String, String);
 
 pub(crate) fn emitted(row: Written, is_new: bool) -> Result<Emitted, DriverError> {
     let (id, seq, event_type, idempotency_key, status, created_at) = row;
-    let created_at = DateTime::parse_from_rfc3339(&created_at)?.to_utc();
+    let created_at = read_moment(&created_at);
     Ok(Emitted { id: id.parse()?, seq, event_type, idempotency_key, status: status.parse()?, created_at, is_new })
 }

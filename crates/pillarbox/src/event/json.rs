@@ -143,4 +143,21 @@ mod tests {
         assert_eq!(unstorable(&nested(DEPTH_LIMIT + 1)), Some(DEEP));
         assert_eq!(unstorable(&format!("[{}]", [nested(900), nested(900)].join(","))), None);
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_can_be_scanned(text in r#"[\[\]{}",:\\uUdD08eE.+\-\PC]{0,64}"#) {
+            let _ = unstorable(&text);
+        }
+
+        /// It finds in JSON what a reader of JSON finds: a NUL, and nothing where there is none.
+        #[test]
+        fn a_nul_is_found_wherever_it_is(texts in proptest::collection::vec("\\PC{0,8}", 1..6), at in 0_usize..6) {
+            let mut texts = texts;
+            assert_eq!(unstorable(&serde_json::json!({ "a": texts, "b": { "c": 1.5 } }).to_string()), None);
+            let at = at % texts.len();
+            texts[at].push('\0');
+            assert_eq!(unstorable(&serde_json::json!({ "a": texts }).to_string()), Some(NUL));
+        }
+    }
 }

@@ -107,6 +107,13 @@ impl StoredEvent {
         }
     }
 
+    /// A recorded Celery message as it would be claimed, for tests of sinks.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn task_for_tests(event_type: &str, payload: &str) -> Self {
+        Self { aggregate_type: crate::celery::AGGREGATE_TYPE.to_owned(), ..Self::for_tests(event_type, payload) }
+    }
+
     /// The payload as a value of your own.
     ///
     /// # Errors
@@ -128,4 +135,12 @@ pub(crate) fn read_headers(text: Option<&str>) -> Headers {
             other => (name, other.to_string()),
         })
         .collect()
+}
+
+/// The moment, moved into the years that everybody who reads RFC 3339 can read: 1 to 9999.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) fn readable(moment: DateTime<Utc>) -> DateTime<Utc> {
+    const YEARS_1_TO_9999: (i64, i64) = (-62_135_596_800, 253_402_300_799);
+    let (first, last) = YEARS_1_TO_9999;
+    DateTime::from_timestamp(moment.timestamp().clamp(first, last), moment.timestamp_subsec_nanos()).unwrap_or_default()
 }

@@ -1,10 +1,12 @@
 //! What a relay writes down of itself for people: minutes of its destinations, and how it finds them.
 
+use std::collections::{BTreeMap, HashMap};
+
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use super::Engine;
+use super::{Engine, Phase};
 use crate::delivery::Verdict;
 use crate::event::Status;
 use crate::store::{LaneView, Minute, Told};
@@ -14,12 +16,28 @@ const KEPT: TimeDelta = TimeDelta::hours(1);
 /// What was told is remembered for so long.
 const REMEMBERED: TimeDelta = TimeDelta::minutes(5);
 
+/// So many destinations are told of in a beat, however few there are news of.
+const AT_ONCE: usize = 100;
+/// And a part of more of them in each, so that all are told of within a minute: a thousand destinations of fifty relays would
+/// otherwise be twenty thousand rows a second.
+const BEATS: usize = 12;
+
 /// What was told, and what is to be told.
 #[derive(Default)]
 pub(super) struct Figures {
-    /// The latest, and whether they are to be told. A clock that is set back finds them again.
-    minutes: Vec<(Minute, bool)>,
-    lanes: Vec<LaneView>,
+    /// The latest. A clock that is set back finds them again.
+    minutes: BTreeMap<(DateTime<Utc>, String), Known<Minute>>,
+    lanes: HashMap<String, Known<LaneView>>,
+    beats: u64,
+}
+
+/// A row as it is known here.
+struct Known<T> {
+    row: T,
+    /// It is to be told.
+    is_news: bool,
+    /// In which beat it was last told, counted from 1.
+    told: u64,
 }
 
 impl Figures {
@@ -27,19 +45,62 @@ impl Figures {
         if news.is_empty() {
             return;
         }
-        let same = |minute: &Minute| minute.at == news.at && minute.destination == news.destination;
-        match self.minutes.iter_mut().find(|(minute, _)| same(minute)) {
-            Some((minute, is_news)) => {
-                minute.merge(&news);
-                *is_news = true;
+        match self.minutes.get_mut(&(news.at, news.destination.clone())) {
+            Some(known) => {
+                known.row.merge(&news);
+                known.is_news = true;
             }
-            None => self.minutes.push((news, true)),
+            None => {
+                let key = (news.at, news.destination.clone());
+                self.minutes.insert(key, Known { row: news, is_news: true, told: 0 });
+            }
         }
     }
 
-    fn news(&self) -> Vec<Minute> {
-        self.minutes.iter().filter(|(_, is_news)| *is_news).map(|(minute, _)| minute.clone()).collect()
+    /// Those that were told longest ago come first.
+    fn news(&self, everything: bool) -> Vec<Minute> {
+        let mut news: Vec<&Known<Minute>> = self.minutes.values().filter(|known| known.is_news).collect();
+        news.sort_by_key(|known| known.told);
+        news.truncate(share(news.len(), everything));
+        news.into_iter().map(|known| known.row.clone()).collect()
     }
+
+    /// Those of these that have changed: first where something went wrong or right, then those that were told longest ago.
+    fn changed(&self, lanes: Vec<LaneView>) -> Vec<LaneView> {
+        let known = |lane: &LaneView| self.lanes.get(&lane.destination);
+        let mut changed: Vec<LaneView> =
+            lanes.into_iter().filter(|lane| known(lane).is_none_or(|known| known.row != *lane)).collect();
+        changed.sort_by_cached_key(|lane| {
+            known(lane).map_or((false, 0), |known| (is_as_well(&known.row, lane), known.told))
+        });
+        changed.truncate(share(changed.len(), false));
+        changed
+    }
+
+    fn told(&mut self, minutes: &[Minute], lanes: Vec<LaneView>, now: DateTime<Utc>) {
+        self.beats += 1;
+        let told = self.beats;
+        for minute in minutes {
+            if let Some(known) = self.minutes.get_mut(&(minute.at, minute.destination.clone())) {
+                (known.is_news, known.told) = (false, told);
+            }
+        }
+        for lane in lanes {
+            self.lanes.insert(lane.destination.clone(), Known { row: lane, is_news: false, told });
+        }
+        self.minutes.retain(|(at, _), known| known.is_news && now - *at < KEPT || now - *at < REMEMBERED);
+    }
+}
+
+/// How many rows of so many are told now.
+fn share(news: usize, everything: bool) -> usize {
+    if everything { news } else { news.div_ceil(BEATS).max(AT_ONCE) }
+}
+
+/// Only numbers differ, which differ all the time.
+fn is_as_well(known: &LaneView, lane: &LaneView) -> bool {
+    let well = |lane: &LaneView| (lane.paused, lane.down, lane.congested, lane.last_error_at);
+    well(known) == well(lane)
 }
 
 impl Engine {
@@ -48,21 +109,16 @@ impl Engine {
         let mut figures = figures.lock().await;
         let now = minute_of(Utc::now());
         self.lanes.values().for_each(|lane| figures.add(lane.tally.take(now, &lane.name)));
-        let lanes: Vec<LaneView> = self.lanes.values().map(|lane| lane.view()).collect();
-        let changed = if lanes == figures.lanes { &[][..] } else { &lanes };
-        let minutes = figures.news();
+        let changed = figures.changed(self.lanes.values().map(|lane| lane.view()).collect());
+        let minutes = figures.news(self.phase.get() >= Phase::Stopping);
         if minutes.is_empty() && changed.is_empty() {
             return;
         }
-        match self.store.tell(Told { relay, minutes: &minutes, lanes: changed }).await {
-            Ok(()) => {
-                figures.lanes = lanes;
-                figures.minutes.iter_mut().for_each(|(_, is_news)| *is_news = false);
-                figures.minutes.retain(|(minute, _)| now - minute.at < REMEMBERED);
-            }
+        match self.store.tell(Told { relay, minutes: &minutes, lanes: &changed }).await {
+            Ok(()) => figures.told(&minutes, changed, now),
             Err(error) => {
-                tracing::warn!(%error, "the relay could not write its figures down");
-                figures.minutes.retain(|(minute, _)| now - minute.at < KEPT);
+                tracing::warn!(%error, "the relay could not write its metrics down");
+                figures.minutes.retain(|(at, _), _| now - *at < KEPT);
             }
         }
     }
@@ -97,11 +153,63 @@ mod tests {
         figures.add(of(at, 3));
         figures.add(of(at + TimeDelta::minutes(1), 7));
         let next = at + TimeDelta::minutes(1);
-        assert_eq!(figures.news(), [of(at, 5), of(next, 7)]);
-        figures.minutes.iter_mut().for_each(|(_, is_news)| *is_news = false);
-        assert_eq!(figures.news(), []);
+        assert_eq!(figures.news(false), [of(at, 5), of(next, 7)]);
+        figures.told(&figures.news(false), Vec::new(), next);
+        assert_eq!(figures.news(false), []);
         // The clock was set back.
         figures.add(of(at, 1));
-        assert_eq!(figures.news(), [of(at, 6)]);
+        assert_eq!(figures.news(false), [of(at, 6)]);
+    }
+
+    #[test]
+    fn of_many_destinations_all_are_told_within_a_minute() {
+        let at: DateTime<Utc> = "2026-03-01T08:15:00Z".parse().unwrap();
+        let mut figures = Figures::default();
+        let mut told = Vec::new();
+        for beat in 0..BEATS {
+            for number in 0..2400 {
+                figures.add(Minute { delivered: 1, ..Minute::new(at, &format!("destination-{number}")) });
+            }
+            let news = figures.news(false);
+            assert!(news.len() <= 200, "{} in beat {beat}", news.len());
+            figures.told(&news, Vec::new(), at);
+            told.extend(news.into_iter().map(|minute| minute.destination));
+        }
+        told.sort_unstable();
+        told.dedup();
+        assert_eq!(told.len(), 2400);
+        assert_eq!(figures.news(true).len(), 2200, "a relay that stops tells what is left");
+    }
+
+    #[test]
+    fn only_lanes_that_changed_are_told_and_outages_first() {
+        let lane = |number: usize, queued: u64, down: bool| LaneView {
+            destination: format!("destination-{number:04}"),
+            paused: false,
+            down,
+            congested: false,
+            queued,
+            sending: 0,
+            last_error: None,
+            last_error_at: None,
+        };
+        let mut figures = Figures::default();
+        let first: Vec<LaneView> = (0..50).map(|number| lane(number, 0, false)).collect();
+        assert_eq!(figures.changed(first.clone()).len(), 50);
+        figures.told(&[], first.clone(), Utc::now());
+        assert_eq!(figures.changed(first.clone()), []);
+        let mut next = first;
+        next[7] = lane(7, 3, false);
+        assert_eq!(figures.changed(next.clone()), [lane(7, 3, false)]);
+        // Of many that are busy, those are told that were not told for long; and at once, which one is down.
+        let busy: Vec<LaneView> = (0..1000).map(|number| lane(number, 1, false)).collect();
+        figures.told(&[], busy.clone(), Utc::now());
+        let mut busier: Vec<LaneView> = (0..1000).map(|number| lane(number, 2, false)).collect();
+        busier[999].down = true;
+        let told = figures.changed(busier.clone());
+        assert_eq!((told.len(), &told[0]), (AT_ONCE, &busier[999]));
+        figures.told(&[], told.clone(), Utc::now());
+        let more = figures.changed(busier);
+        assert!(more.iter().all(|lane| !told.contains(lane)));
     }
 }

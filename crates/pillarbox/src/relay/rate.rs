@@ -10,11 +10,14 @@ pub(super) struct Rate {
 }
 
 const BURST: Duration = Duration::from_millis(100);
+/// An event a day, however small the rate: the clock has no moment that is further away than all time.
+const RAREST: Duration = Duration::from_secs(86_400);
 
 impl Rate {
     /// `per_second` must be positive.
     pub(super) fn new(per_second: f64) -> Self {
-        Self { per_event: Duration::from_secs_f64(1.0 / per_second), next: None }
+        let per_event = Duration::try_from_secs_f64(1.0 / per_second).map_or(RAREST, |apart| apart.min(RAREST));
+        Self { per_event, next: None }
     }
 
     /// From when on the next event may be sent.
@@ -34,6 +37,13 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn however_small_the_rate_there_is_a_next_event() {
+        let (mut rate, now) = (Rate::new(f64::MIN_POSITIVE), Instant::now());
+        rate.spend(usize::MAX, now);
+        assert!(rate.ready_at(now) > now);
+    }
 
     #[test]
     fn after_a_small_burst_events_are_spaced_evenly() {

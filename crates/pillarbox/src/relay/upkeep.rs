@@ -25,8 +25,10 @@ const RAMP: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_secs(1);
 /// Between two looks for events without a route that have one now: each reads all that are parked so.
 const REROUTE: Duration = Duration::from_secs(30);
-/// After a batch of cleanup, so that it does not take all of the database.
-const BREATH: Duration = Duration::from_millis(20);
+/// After a batch of cleanup at least so long, or a quarter of what it took, so that it does not take all of the database.
+const BREATH: Duration = Duration::from_millis(10);
+/// After a cleanup that failed, doubling with each that does.
+const CLEAN_AGAIN: Duration = Duration::from_secs(60);
 
 /// What this run of the relay says of itself.
 pub(super) struct Pulse {
@@ -185,35 +187,69 @@ impl Engine {
         }
     }
 
-    /// Cleanup: by one relay at a time, batch after batch.
+    /// Cleanup, now and then. One that failed is tried again before the next is due.
     async fn keep_cleaning(&self) {
         let Some(every) = self.settings.cleanup_every else { return };
+        let mut failures = 0;
         loop {
-            let began = clock::now();
-            let mut deleted = 0;
-            loop {
-                match self.store.cleanup(&self.settings.retention).await {
-                    Ok(cleaned) => {
-                        deleted += cleaned.deleted;
-                        if cleaned.elsewhere || cleaned.remaining == 0 {
-                            break;
-                        }
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "the cleanup failed");
-                        break;
-                    }
+            let pause = match self.clean().await {
+                Ok(()) => {
+                    failures = 0;
+                    every
                 }
-                if self.rest_unless(Phase::Stopping, BREATH).await {
-                    return;
+                Err(error) => {
+                    let pause = clean_again(failures, every);
+                    failures += 1;
+                    tracing::warn!(%error, again_in = ?pause, "cleanup failed");
+                    pause
                 }
-            }
-            if deleted > 0 {
-                tracing::info!(event = %self.named("dead_letter_purged"), deleted, took = ?clock::since(began), "old events were deleted");
-            }
-            if self.rest_unless(Phase::Stopping, every).await {
+            };
+            if self.rest_unless(Phase::Stopping, pause).await {
                 return;
             }
         }
+    }
+
+    /// Cleanup: by one relay at a time, batch after batch.
+    async fn clean(&self) -> Result<(), StoreError> {
+        let began = clock::now();
+        let mut deleted = 0;
+        let result = loop {
+            let batch = clock::now();
+            match self.store.cleanup(&self.settings.retention).await {
+                Ok(cleaned) => {
+                    deleted += cleaned.deleted;
+                    if cleaned.elsewhere || !cleaned.more {
+                        break Ok(());
+                    }
+                }
+                Err(error) => break Err(error),
+            }
+            if self.rest_unless(Phase::Stopping, BREATH.max(clock::since(batch) / 4)).await {
+                break Ok(());
+            }
+        };
+        if deleted > 0 {
+            tracing::info!(event = %self.named("dead_letter_purged"), deleted, took = ?clock::since(began), "old events were deleted");
+        }
+        result
+    }
+}
+
+/// How long after a cleanup that failed, and so many before it, the next is made.
+fn clean_again(failures: u32, every: Duration) -> Duration {
+    CLEAN_AGAIN.saturating_mul(2_u32.saturating_pow(failures)).min(every)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cleanup_that_failed_is_made_again_soon_and_then_less_often() {
+        let every = Duration::from_secs(6 * 3600);
+        let pauses = [0, 1, 2, 8, 9, 40].map(|failures| clean_again(failures, every).as_secs() / 60);
+        assert_eq!(pauses, [1, 2, 4, 256, 360, 360]);
+        assert_eq!(clean_again(0, Duration::from_millis(20)), Duration::from_millis(20));
     }
 }

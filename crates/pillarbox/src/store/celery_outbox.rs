@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::postgres::pinned::Pinned;
 use super::postgres::{self, Schema, database};
+use super::row::seconds;
 use super::{Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, Retention, Settlement, Store, Swept, Ticket, WakeUp};
 use crate::error::StoreError;
 use crate::relay::wake::Waker;
@@ -138,10 +139,6 @@ impl CeleryOutboxStore {
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-fn seconds(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default()
 }
 
 /// What a panic elsewhere left is as good as any.

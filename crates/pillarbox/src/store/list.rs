@@ -13,7 +13,7 @@ mod stretch;
 
 pub use cursor::{BadCursor, Cursor};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use stretch::{BUDGET, Passed, Plan, Stretch, Way};
+pub(crate) use stretch::{BUDGET, Bound, Passed, Plan, Stretch, Way};
 
 /// How many events of an aggregate a look-up finds.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use sqlx::Postgres;
 use sqlx::postgres::{PgArguments, PgPool};
 use sqlx::query::Query;
-use sqlx::{Postgres, Row};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::row::killed_its_relays;
+use super::row::{killed_its_relays, seconds};
 use super::walk::SharedWalk;
 use super::{
     Ask, Claim, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_FAILED, Retention, Settlement, Store, Swept, Ticket, Told,
@@ -26,6 +26,7 @@ use crate::relay::wake::Waker;
 
 mod act;
 mod claim;
+mod cleanup;
 mod connect;
 mod examine;
 mod figures;
@@ -35,6 +36,7 @@ mod inspect;
 mod list;
 mod listen;
 mod locked;
+pub(super) mod moment;
 mod neighbours;
 mod ordered;
 mod people;
@@ -44,6 +46,7 @@ mod schema;
 mod settle;
 mod statement;
 
+use cleanup::CleanedUntil;
 pub(super) use connect::{CONNECTIONS, open};
 use floor::{Floor, From, Place};
 use hold::{Holds, lock};
@@ -66,6 +69,7 @@ pub struct PostgresStore {
     /// Connections keep what is prepared on them: there is no transaction pooler between.
     keeps_statements: Arc<AtomicBool>,
     walk: SharedWalk<Place>,
+    cleaned_until: Arc<Mutex<CleanedUntil>>,
 }
 
 impl PostgresStore {
@@ -105,6 +109,7 @@ impl PostgresStore {
             neighbours: Arc::default(),
             keeps_statements: Arc::default(),
             walk: SharedWalk::default(),
+            cleaned_until: Arc::default(),
         })
     }
 
@@ -295,7 +300,7 @@ impl Store for PostgresStore {
             let floor = lock(&self.floor);
             floor.place(if self.calm() { From::Trailing } else { From::Beginning })
         };
-        let seconds: Option<f64> = self
+        let due_in: Option<f64> = self
             .schema
             .query_scalar(include_str!("../../sql/postgres/next_due.sql"))
             .bind(floor.0)
@@ -303,7 +308,7 @@ impl Store for PostgresStore {
             .fetch_optional(&self.pool)
             .await
             .map_err(database("looking for the next due event"))?;
-        Ok(seconds.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))))
+        Ok(due_in.map(seconds))
     }
 
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {
@@ -361,36 +366,5 @@ impl PostgresStore {
             self.keeps_statements.store(false, Ordering::Relaxed);
         }
         error
-    }
-
-    async fn cleanup_batch(&self, retention: &Retention) -> Result<Cleaned, sqlx::Error> {
-        let mut tx = self.pool.begin().await?;
-        let alone: bool =
-            self.schema.query_scalar(include_str!("../../sql/postgres/cleanup_lock.sql")).fetch_one(&mut *tx).await?;
-        if !alone {
-            return Ok(Cleaned { elsewhere: true, ..Cleaned::default() });
-        }
-        let deleted: i64 = self
-            .schema
-            .query_scalar(include_str!("../../sql/postgres/cleanup.sql"))
-            .bind(retention.delivered_after.as_secs_f64())
-            .bind(retention.failed_after.as_secs_f64())
-            .bind(limit(retention.batch))
-            .fetch_one(&mut *tx)
-            .await?;
-        // Less than a batch means that there was no more, so the table need not be read again.
-        let remaining: i64 = if limit(retention.batch) > deleted {
-            0
-        } else {
-            self.schema
-                .query(include_str!("../../sql/postgres/cleanup_remaining.sql"))
-                .bind(retention.delivered_after.as_secs_f64())
-                .bind(retention.failed_after.as_secs_f64())
-                .fetch_one(&mut *tx)
-                .await?
-                .try_get(0)?
-        };
-        tx.commit().await?;
-        Ok(Cleaned { deleted: deleted.unsigned_abs(), remaining: remaining.unsigned_abs(), elsewhere: false })
     }
 }

@@ -126,12 +126,22 @@ pub(crate) fn read_deliveries(id: Uuid, json: Option<&str>) -> Result<Vec<Delive
                 destination: row.destination,
                 status: row.status.parse().map_err(bad)?,
                 attempts: row.attempts,
-                due_in: Duration::from_secs_f64(row.due_in.unwrap_or_default().max(0.0)),
+                due_in: seconds(row.due_in.unwrap_or_default()),
                 parked: row.parked,
                 error: row.error,
             })
         })
         .collect()
+}
+
+/// A database's seconds, whatever they are: none when negative or no number, and a hundred years at most.
+pub(crate) fn seconds(seconds: f64) -> Duration {
+    const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
+    if seconds > 0.0 {
+        Duration::try_from_secs_f64(seconds).map_or(LONGEST, |span| span.min(LONGEST))
+    } else {
+        Duration::ZERO
+    }
 }
 
 /// Rows as one JSON array; `None` when there are none.
@@ -212,6 +222,16 @@ mod tests {
         assert_eq!(kept("fine"), "fine");
         assert_eq!(kept("a\0b"), "a\u{fffd}b");
         assert_eq!(kept(&"é".repeat(2000)).len(), TEXT_KEPT);
+    }
+
+    #[test]
+    fn seconds_of_any_size_are_a_duration() {
+        assert_eq!(seconds(1.5), Duration::from_millis(1500));
+        for nothing in [-1.0, f64::NAN, f64::NEG_INFINITY, 0.0] {
+            assert_eq!(seconds(nothing), Duration::ZERO);
+        }
+        assert_eq!(seconds(f64::INFINITY), seconds(1e300));
+        assert!(std::time::Instant::now().checked_add(seconds(f64::INFINITY)).is_some());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use sqlx::{ConnectOptions, Sqlite, Transaction};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::row::killed_its_relays;
+use super::row::{killed_its_relays, seconds};
 use super::walk::SharedWalk;
 use super::{
     Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_APART, LOSSES_BEFORE_FAILED,
@@ -263,11 +263,11 @@ impl Store for SqliteStore {
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
-        let seconds: Option<f64> = sqlx::query_scalar(include_str!("../../sql/sqlite/next_due.sql"))
+        let due_in: Option<f64> = sqlx::query_scalar(include_str!("../../sql/sqlite/next_due.sql"))
             .fetch_optional(&self.durable)
             .await
             .map_err(database("looking for the next due event"))?;
-        Ok(seconds.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))))
+        Ok(due_in.map(seconds))
     }
 
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {
@@ -356,18 +356,12 @@ impl SqliteStore {
             .fetch_all(&mut *tx)
             .await?;
         settle::delete_details(&mut tx, &json!(ids).to_string()).await?;
-        // Less than a batch means that there was no more, so the table need not be read again.
-        let remaining: i64 = if ids.len() < retention.batch {
-            0
-        } else {
-            sqlx::query_scalar(include_str!("../../sql/sqlite/cleanup_remaining.sql"))
-                .bind(retention.delivered_after.as_secs_f64())
-                .bind(retention.failed_after.as_secs_f64())
-                .fetch_one(&mut *tx)
-                .await?
-        };
+        let more = sqlx::query_scalar(include_str!("../../sql/sqlite/cleanup_more.sql"))
+            .bind(retention.delivered_after.as_secs_f64())
+            .bind(retention.failed_after.as_secs_f64())
+            .fetch_one(&mut *tx)
+            .await?;
         tx.commit().await?;
-        let deleted = ids.len() as u64;
-        Ok(Cleaned { deleted, remaining: remaining.unsigned_abs(), elsewhere: false })
+        Ok(Cleaned { deleted: ids.len() as u64, more, elsewhere: false })
     }
 }

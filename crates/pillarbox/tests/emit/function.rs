@@ -1,11 +1,11 @@
 //! `outbox_emit(...)` on PostgreSQL: the defaults and checks of the crate, for any language.
 
 use chrono::{DateTime, TimeZone, Utc};
-use pillarbox::store::State;
 use pillarbox::store::postgres::PostgresStore;
+use pillarbox::store::{Replayed, State};
 use pillarbox::{Inspect, Store};
 use pillarbox_testkit::TestDatabase;
-use pillarbox_testkit::conformance::outbox::ASK;
+use pillarbox_testkit::conformance::outbox::{ASK, BY_ANN, deliver};
 use pillarbox_testkit::conformance::{Outbox, PostgresOutbox};
 use sqlx::postgres::{PgConnection, PgPool};
 use sqlx::{AssertSqlSafe, Connection, Row};
@@ -48,6 +48,27 @@ async fn what_should_have_been_delivered_is_due_now() {
     let event = outbox.get(id).await.event;
     assert_eq!(event.state, State::Due);
     assert!(event.next_attempt_at.unwrap() >= before);
+}
+
+#[tokio::test]
+async fn a_moment_that_nobody_lives_to_see_is_refused() {
+    let outbox = PostgresOutbox::create().await;
+    for moment in ["'infinity'", "'-infinity'", "'290000-01-01'", "clock_timestamp() + interval '101 years'"] {
+        let (code, message) = refusal(outbox.pool(), &format!("'Order', '42', 't', deliver_at => {moment}")).await;
+        assert_eq!(code, "22008", "{moment}: {message}");
+        assert!(message.contains("the limit is 100 years from now"), "{message}");
+    }
+    call(outbox.pool(), "'Order', '42', 't', deliver_at => clock_timestamp() + interval '99 years'").await.unwrap();
+    call(outbox.pool(), "'Order', '43', 't', deliver_at => '4713-01-01 BC'").await.unwrap();
+}
+
+#[tokio::test]
+async fn the_type_of_recorded_tasks_is_refused() {
+    let outbox = PostgresOutbox::create().await;
+    let (code, message) = refusal(outbox.pool(), "'celery', 't1', 'orders.process', '{\"celery\": 1}'").await;
+    assert_eq!(code, "22023");
+    assert!(message.contains("reserved for recorded Celery tasks"), "{message}");
+    call(outbox.pool(), "'Order', '1', 'order.placed', '{\"celery\": 1}'").await.unwrap();
 }
 
 #[tokio::test]
@@ -174,4 +195,22 @@ async fn it_works_in_another_schema_whatever_the_callers_search_path() {
     connection.close().await.unwrap();
     store.pool().close().await;
     database.close().await;
+}
+
+/// People may replay what ordinary emits may not write.
+#[tokio::test]
+async fn a_recorded_task_can_be_replayed() {
+    let outbox = PostgresOutbox::create().await;
+    let mut tx = outbox.pool().begin().await.unwrap();
+    pillarbox::celery::send_task(&mut tx, pillarbox::celery::Task::new("orders.process").arg(42)).await.unwrap();
+    tx.commit().await.unwrap();
+    let outbox: &dyn Outbox = &outbox;
+    let claimed = outbox.claim_one().await;
+    let (id, payload) = (claimed.event().id, claimed.event().payload.clone());
+    outbox.settle(vec![deliver(claimed)]).await;
+    let replayed = outbox.inspect().replay(&[id], BY_ANN).await.unwrap();
+    let [(_, Replayed::As { id: again })] = replayed[..] else { panic!("{replayed:?}") };
+    let claimed = outbox.claim_one().await;
+    assert_eq!((claimed.event().id, claimed.event().aggregate_type.as_str()), (again, "celery"));
+    assert_eq!(claimed.event().payload.get(), payload.get());
 }

@@ -4,6 +4,7 @@
 mod both;
 mod concurrency;
 mod function;
+mod fuzz;
 mod insert;
 mod payload;
 mod refusal;

@@ -1,5 +1,6 @@
 //! What no database would store is refused before any statement is sent.
 
+use chrono::{DateTime, TimeDelta, Utc};
 use pillarbox::emit::{Emitted, Transaction};
 use pillarbox::error::DriverError;
 use pillarbox::{EmitError, Event, NewEvent, emit, emit_all, emit_once};
@@ -49,4 +50,16 @@ async fn what_is_too_long_or_empty_is_refused_before_any_statement() {
     refused(|| Event::new("Order", 1, ""), "event_type is empty").await;
     refused(|| Event::new("Order", 1, "t").payload("x".repeat(1024 * 1024)), "1048578 bytes of JSON").await;
     refused(|| Event::new("Order", 1, "t").max_attempts(u32::MAX), "max_attempts is 4294967295").await;
+}
+
+#[tokio::test]
+async fn a_moment_that_is_too_far_ahead_is_refused_before_any_statement() {
+    let event = |moment: DateTime<Utc>| Event::new("Order", 1, "t").deliver_at(moment);
+    refused(|| event(DateTime::<Utc>::MAX_UTC), "the limit is 100 years from now").await;
+    refused(|| event(Utc::now() + TimeDelta::days(36_600)), "the limit is 100 years from now").await;
+}
+
+#[tokio::test]
+async fn the_type_of_recorded_tasks_is_refused_before_any_statement() {
+    refused(|| Event::new("celery", 1, "orders.process"), "reserved for recorded Celery tasks").await;
 }

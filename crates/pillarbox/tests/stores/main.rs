@@ -3,9 +3,11 @@
 
 mod adopted;
 mod alone;
+mod clock;
 mod grants;
 mod held;
 mod looking;
+mod odd_times;
 mod opening;
 mod plan;
 mod schema;

@@ -161,3 +161,34 @@ async fn a_backlog_that_the_statistics_do_not_know_of_is_not_read_as_a_whole() {
         }
     }
 }
+
+/// A batch of cleanup reads a batch and one more, whatever there is, and whatever the planner remembers of the table.
+#[tokio::test]
+async fn a_cleanup_reads_its_batch_and_no_more() {
+    let outbox = PostgresOutbox::create().await;
+    let mut connection = outbox.pool().acquire().await.unwrap();
+    let cleanup = include_str!("../../sql/postgres/cleanup.sql").replace("{schema}", "public");
+    let lock = include_str!("../../sql/postgres/cleanup_lock.sql").replace("{schema}", "public");
+    sqlx::raw_sql(AssertSqlSafe(format!(
+        "PREPARE cleanup (float8, float8, bigint, timestamptz, timestamptz) AS {cleanup}"
+    )))
+    .execute(&mut *connection)
+    .await
+    .unwrap();
+    outbox.execute("ALTER TABLE outbox_event SET (autovacuum_enabled = false)").await;
+    outbox.execute("VACUUM ANALYZE outbox_event").await;
+    outbox.execute(ROWS.strip_suffix("ANALYZE outbox_event").unwrap()).await;
+    outbox.execute("UPDATE outbox_event SET status = 'failed', next_attempt_at = NULL WHERE seq % 100 = 1").await;
+    for remembered in ["", "ANALYZE outbox_event"] {
+        outbox.execute(remembered).await;
+        let explain = format!(
+            "BEGIN; {lock}; EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) EXECUTE cleanup (0, 0, 100, '-infinity', '-infinity'); COMMIT"
+        );
+        let plan: Vec<_> = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(&mut *connection).await.unwrap();
+        let lines: Vec<String> = plan.iter().filter_map(|row| row.try_get(0).ok()).collect();
+        let text = lines.join("\n");
+        assert!(text.contains("using outbox_event_delivered") && text.contains("using outbox_event_failed"), "{text}");
+        let met = lines.iter().filter_map(|line| line.split_once("rows=")?.1.split(' ').next()?.parse::<u32>().ok());
+        assert!(met.max().is_some_and(|most| most <= 102) && !text.contains("Seq Scan"), "{text}");
+    }
+}

@@ -66,7 +66,7 @@ mod tests {
             let payload = format!(
                 r#"{{"celery": 1, "body": "[]", "exchange": "", "routing_key": "orders", "headers": {{"task": "t", "id": "{id}"}}}}"#
             );
-            StoredEvent::for_tests("t", &payload)
+            StoredEvent::task_for_tests("t", &payload)
         });
         let routing = Routing::new(&CelerySettings::new("amqp://localhost//".to_owned()));
         let messages = events.each_ref().map(|event| Outgoing::new(event, None).unwrap());

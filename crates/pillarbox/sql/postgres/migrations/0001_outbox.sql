@@ -171,6 +171,11 @@ BEGIN
                 field.column1, char_length(field.column2), field.column3 USING ERRCODE = 'string_data_right_truncation';
         END IF;
     END LOOP;
+    -- Its payload would choose what Celery's workers run: only producers of tasks write this type.
+    IF outbox_emit.aggregate_type = 'celery' THEN
+        RAISE EXCEPTION 'the event was not emitted: aggregate_type is "celery", which is reserved for recorded Celery tasks; choose another'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     IF size > size_limit THEN
         RAISE EXCEPTION 'the event was not emitted: the payload has % bytes of JSON, the limit is %; store the bulk elsewhere and send a reference, or raise the setting pillarbox.payload_limit',
             size, size_limit USING ERRCODE = 'program_limit_exceeded';
@@ -181,6 +186,10 @@ BEGIN
     IF outbox_emit.max_attempts < 0 THEN
         RAISE EXCEPTION 'the event was not emitted: max_attempts is %; 0 means never give up', outbox_emit.max_attempts
             USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF NOT isfinite(outbox_emit.deliver_at) OR outbox_emit.deliver_at > moment + interval '100 years' THEN
+        RAISE EXCEPTION 'the event was not emitted: deliver_at is %, the limit is 100 years from now; choose an earlier moment',
+            outbox_emit.deliver_at USING ERRCODE = 'datetime_field_overflow';
     END IF;
     INSERT INTO outbox_event
         (aggregate_type, aggregate_id, event_type, payload, idempotency_key, headers, max_attempts, next_attempt_at,

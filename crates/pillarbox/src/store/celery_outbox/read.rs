@@ -8,6 +8,7 @@ use super::fence;
 use crate::celery::AGGREGATE_TYPE;
 use crate::celery::adopted::AdoptedRow;
 use crate::event::{Headers, StoredEvent};
+use crate::store::postgres::moment::Moment;
 
 /// A row of `claim.sql`: the event, and since when it is ours.
 pub(super) fn claimed(row: &PgRow) -> Result<(StoredEvent, DateTime<Utc>), sqlx::Error> {
@@ -42,6 +43,6 @@ pub(super) fn event(row: &PgRow, now: DateTime<Utc>) -> Result<StoredEvent, sqlx
         attempts: row.try_get::<i16, _>("retries")?.max(0).cast_unsigned().into(),
         max_attempts: None,
         claims: 0,
-        created_at: row.try_get("created_at")?,
+        created_at: row.try_get::<Moment, _>("created_at")?.shown(),
     })
 }

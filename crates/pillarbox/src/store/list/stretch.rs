@@ -31,6 +31,17 @@ pub(crate) enum Way {
     Delivered,
 }
 
+/// A moment at which a stretch begins or ends. Stores order by their own moments, which may be others than the program's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// As a filter names it.
+    At(DateTime<Utc>),
+    /// As the store wrote it down for a cursor; nothing is before all moments.
+    Mark(String),
+    /// After all moments.
+    Latest,
+}
+
 /// A stretch of a way: between two places, neither of them included. Of the fields, each way knows its own.
 #[derive(Debug, Clone)]
 pub(crate) struct Stretch {
@@ -38,8 +49,8 @@ pub(crate) struct Stretch {
     /// From the high end to the low one.
     pub(crate) descending: bool,
     pub(crate) ids: (Uuid, Uuid),
-    pub(crate) from: (DateTime<Utc>, i64),
-    pub(crate) to: (DateTime<Utc>, i64),
+    pub(crate) from: (Bound, i64),
+    pub(crate) to: (Bound, i64),
     pub(crate) parked_on: String,
 }
 
@@ -49,6 +60,8 @@ pub(crate) struct Passed {
     /// Counted from 1, with those that the filter did not match.
     pub(crate) number: u64,
     pub(crate) matches: bool,
+    /// The moment by which the way is ordered, as the store will read it in a cursor.
+    pub(crate) mark: Option<String>,
 }
 
 /// The stretches of a list from a place on, one behind the other, and the page that is made of them.
@@ -100,7 +113,7 @@ impl Plan {
         if let Some(last) = entries.last() {
             self.page.reached = stretch.way.moment(&last.event);
             if more || last.number >= budget {
-                self.page.next = stretch.way.cursor(&last.event);
+                self.page.next = stretch.way.cursor(last);
             }
         }
         let on_the_way = entries.last().map_or(0, |last| last.number);
@@ -146,6 +159,16 @@ impl Way {
         )
     }
 
+    /// The column of the time by which it is ordered.
+    pub(crate) fn column(self) -> &'static str {
+        match self {
+            Self::Id => "created_at",
+            Self::Waiting | Self::Parked | Self::ParkedOn => "next_attempt_at",
+            Self::Failed => "updated_at",
+            Self::Delivered => "delivered_at",
+        }
+    }
+
     /// The time by which it is ordered.
     fn moment(self, event: &EventView) -> Option<DateTime<Utc>> {
         match self {
@@ -157,13 +180,15 @@ impl Way {
     }
 
     /// `None` is for rows that the table's checks refuse, but for one: delivered by another program, without a moment.
-    fn cursor(self, event: &EventView) -> Option<Cursor> {
+    fn cursor(self, passed: &Passed) -> Option<Cursor> {
+        let Passed { event, mark, .. } = passed;
+        let mark = mark.clone();
         let place = match self {
             Self::Id => Place::Id(event.id),
-            Self::Waiting => Place::Waiting(event.next_attempt_at?, event.seq),
-            Self::Parked | Self::ParkedOn => Place::Parked(event.next_attempt_at?, event.seq, event.parked_on.clone()?),
-            Self::Failed => Place::Failed(event.updated_at, event.seq),
-            Self::Delivered => Place::Delivered(event.delivered_at?, event.seq),
+            Self::Waiting => Place::Waiting(mark?, event.seq),
+            Self::Parked | Self::ParkedOn => Place::Parked(mark?, event.seq, event.parked_on.clone()?),
+            Self::Failed => Place::Failed(mark?, event.seq),
+            Self::Delivered => Place::Delivered(mark?, event.seq),
         };
         Some(Cursor(place))
     }
@@ -176,13 +201,13 @@ impl Stretch {
         // What happens to an event happens after it was emitted; but a parked one may have been due long ago.
         let earliest = since.filter(|_| !matches!(way, Way::Parked | Way::ParkedOn));
         let failed_since = filter.failed_since.filter(|_| way == Way::Failed);
-        let earliest = earliest.max(failed_since).unwrap_or(DateTime::UNIX_EPOCH);
+        let earliest = earliest.max(failed_since);
         Self {
             way,
             descending: matches!(way, Way::Id | Way::Failed | Way::Delivered) && !turn.oldest_first,
             ids: (since.map_or(Uuid::nil(), first_id), until.map_or(Uuid::max(), first_id)),
-            from: (earliest.max(DateTime::UNIX_EPOCH), i64::MIN),
-            to: (far(), i64::MAX),
+            from: (earliest.map_or(Bound::Mark(String::new()), Bound::At), i64::MIN),
+            to: (Bound::Latest, i64::MAX),
             parked_on: filter.parked_on.clone().unwrap_or_default(),
         }
     }
@@ -198,13 +223,13 @@ impl Stretch {
         statement.replace("{way}", way).replace("{direction}", if self.descending { "DESC" } else { "ASC" })
     }
 
-    /// A place outside of the stretch does not widen it.
+    /// Filters are looked at on the way, whatever the place.
     fn go_on_from(&mut self, place: &Place) {
         match place {
             Place::Id(id) if self.descending => self.ids.1 = self.ids.1.min(*id),
             Place::Id(id) => self.ids.0 = self.ids.0.max(*id),
             Place::Parked(at, seq, on) => {
-                self.from = (*at, *seq);
+                self.from = (Bound::Mark(at.clone()), *seq);
                 // One destination stays that one.
                 if self.way == Way::Parked {
                     self.parked_on.clone_from(on);
@@ -212,9 +237,9 @@ impl Stretch {
             }
             Place::Waiting(at, seq) | Place::Failed(at, seq) | Place::Delivered(at, seq) => {
                 if self.descending {
-                    self.to = self.to.min((*at, *seq));
+                    self.to = (Bound::Mark(at.clone()), *seq);
                 } else {
-                    self.from = self.from.max((*at, *seq));
+                    self.from = (Bound::Mark(at.clone()), *seq);
                 }
             }
         }
@@ -222,14 +247,8 @@ impl Stretch {
 
     /// The place before the first entry of a stretch that nothing has been read of: only of those that come behind others.
     fn beginning(&self) -> Cursor {
-        Cursor(Place::Parked(self.from.0, self.from.1, self.parked_on.clone()))
+        Cursor(Place::Parked(String::new(), i64::MIN, self.parked_on.clone()))
     }
-}
-
-/// Later than anything is due.
-fn far() -> DateTime<Utc> {
-    const YEAR_9999: i64 = 253_402_300_799;
-    DateTime::from_timestamp(YEAR_9999, 0).unwrap_or(DateTime::<Utc>::MAX_UTC)
 }
 
 /// The least UUID v7 of a moment.
@@ -256,14 +275,14 @@ mod tests {
     fn a_cursor_of_another_list_is_refused() {
         let after = |place| Turn { after: Some(Cursor(place)), ..Turn::default() };
         let failed = Filter { state: Some(State::Failed), ..Filter::default() };
-        let at = Utc::now();
-        assert!(Plan::of(&failed, &after(Place::Failed(at, 1))).is_ok());
-        assert_eq!(Plan::of(&failed, &after(Place::Delivered(at, 1))).err(), Some(BadCursor));
-        assert_eq!(Plan::of(&Filter::default(), &after(Place::Failed(at, 1))).err(), Some(BadCursor));
+        let at = || "7".to_owned();
+        assert!(Plan::of(&failed, &after(Place::Failed(at(), 1))).is_ok());
+        assert_eq!(Plan::of(&failed, &after(Place::Delivered(at(), 1))).err(), Some(BadCursor));
+        assert_eq!(Plan::of(&Filter::default(), &after(Place::Failed(at(), 1))).err(), Some(BadCursor));
         let pending = Filter { state: Some(State::Pending), ..Filter::default() };
-        let mut plan = Plan::of(&pending, &after(Place::Parked(at, 1, "a".to_owned()))).unwrap();
+        let mut plan = Plan::of(&pending, &after(Place::Parked(at(), 1, "a".to_owned()))).unwrap();
         let (stretch, ..) = plan.next().unwrap();
-        assert_eq!((stretch.way, stretch.parked_on.as_str(), stretch.from), (Way::Parked, "a", (at, 1)));
+        assert_eq!((stretch.way, stretch.parked_on.as_str(), stretch.from), (Way::Parked, "a", (Bound::Mark(at()), 1)));
         assert!(plan.next().is_none());
     }
 

@@ -1,16 +1,17 @@
 //! Claim on PostgreSQL: by lock or by lease, and from where on. By lock only while this relay's neighbours live.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::floor::{From, Place};
 use super::hold::lock;
+use super::moment::Moment;
 use super::neighbours::{self, Neighbour};
 use super::{PostgresStore, database, limit, read};
 use crate::error::StoreError;
+use crate::store::row::seconds;
 use crate::store::{Ask, Claim, ClaimBy, Claimed, LOSSES_BEFORE_APART, Order};
 
 impl PostgresStore {
@@ -80,14 +81,13 @@ impl PostgresStore {
 
     /// Looks whether a relay has died lately.
     pub(super) async fn look_around(&self, relay: Uuid) -> Result<(), sqlx::Error> {
-        let rows: Vec<(Uuid, DateTime<Utc>, f64, f64)> = self
+        let rows: Vec<(Uuid, Moment, f64, f64)> = self
             .schema
             .query_as(include_str!("../../../sql/postgres/neighbours.sql"))
             .bind(relay)
             .bind(neighbours::MOURNING.as_secs_f64())
             .fetch_all(&self.pool)
             .await?;
-        let seconds = |seconds: f64| Duration::from_secs_f64(seconds.max(0.0));
         let neighbour =
             |(id, heartbeat_at, ago, age)| Neighbour { id, heartbeat_at, ago: seconds(ago), age: seconds(age) };
         let seen: Vec<Neighbour> = rows.into_iter().map(neighbour).collect();

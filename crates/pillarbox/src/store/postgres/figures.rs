@@ -7,6 +7,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
+use super::moment::Moment;
 use super::{PostgresStore, read};
 use crate::store::figures::{LaneView, Minute, Told, merged};
 use crate::store::inspect::RelayView;
@@ -30,7 +31,7 @@ impl PostgresStore {
         let rows = self
             .schema
             .query(include_str!("../../../sql/postgres/minutes.sql"))
-            .bind(since)
+            .bind(Moment::from(since))
             .fetch_all(&self.pool)
             .await?;
         let minutes: Result<Vec<Minute>, _> = rows.iter().map(minute).collect();
@@ -57,7 +58,7 @@ impl PostgresStore {
 fn minute(row: &PgRow) -> Result<Minute, sqlx::Error> {
     let count = |name: &str| row.try_get::<i64, _>(name).map(i64::unsigned_abs);
     Ok(Minute {
-        at: row.try_get("minute")?,
+        at: read::moment(row, "minute")?,
         destination: row.try_get("destination")?,
         delivered: count("delivered")?,
         failed: count("failed")?,
@@ -70,8 +71,8 @@ fn relay(row: &PgRow) -> Result<RelayView, sqlx::Error> {
     Ok(RelayView {
         id: row.try_get("id")?,
         host: row.try_get("host")?,
-        started_at: row.try_get("started_at")?,
-        heartbeat_at: row.try_get("heartbeat_at")?,
+        started_at: read::moment(row, "started_at")?,
+        heartbeat_at: read::moment(row, "heartbeat_at")?,
         in_flight: row.try_get::<i64, _>("in_flight")?.unsigned_abs(),
         idle: row.try_get("idle")?,
         alive: row.try_get("alive")?,
@@ -88,6 +89,6 @@ fn lane(row: &PgRow) -> Result<LaneView, sqlx::Error> {
         queued: row.try_get::<i64, _>("queued")?.unsigned_abs(),
         sending: row.try_get::<i64, _>("sending")?.unsigned_abs(),
         last_error: row.try_get("last_error")?,
-        last_error_at: row.try_get("last_error_at")?,
+        last_error_at: read::maybe_moment(row, "last_error_at")?,
     })
 }

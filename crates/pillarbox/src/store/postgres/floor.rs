@@ -7,10 +7,12 @@
 
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
+
+use super::moment::Moment;
 
 /// A place in the due index: `(next_attempt_at, seq)`.
-pub(super) type Place = (DateTime<Utc>, i64);
+pub(super) type Place = (Moment, i64);
 
 /// How far the floor trails: transactions that emit commit within this, nearly all of them.
 const TRAIL: TimeDelta = TimeDelta::seconds(5);
@@ -72,7 +74,7 @@ impl Floor {
     pub(super) fn place(&self, from: From) -> Place {
         match (from, self.end) {
             (From::Beginning, _) | (_, None) => beginning(),
-            (From::Trailing, Some((moment, _))) => (moment - TRAIL, 0),
+            (From::Trailing, Some((moment, _))) => (moment.earlier_by(TRAIL), 0),
             (From::End, Some(end)) => end,
         }
     }
@@ -109,17 +111,19 @@ impl Floor {
 
 /// Before every event.
 pub(super) fn beginning() -> Place {
-    (DateTime::<Utc>::from_timestamp(-200_000_000_000, 0).unwrap_or(DateTime::UNIX_EPOCH), 0)
+    (Moment::EARLIEST, i64::MIN)
 }
 
 #[cfg(test)]
 mod tests {
+    use chrono::DateTime;
+
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
 
     fn at(second: i64) -> Place {
-        (DateTime::UNIX_EPOCH + TimeDelta::seconds(second), second)
+        ((DateTime::UNIX_EPOCH + TimeDelta::seconds(second)).into(), second)
     }
 
     #[test]

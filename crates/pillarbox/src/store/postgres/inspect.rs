@@ -1,12 +1,11 @@
 //! People's side of an outbox on PostgreSQL. What it writes is on disk when it answers.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use sqlx::Row;
 use uuid::Uuid;
 
+use super::moment::Moment;
 use super::{PostgresStore, database, read};
 use crate::emit::{self, Emitted};
 use crate::error::{EmitError, StoreError};
@@ -20,6 +19,7 @@ use crate::store::inspect::{
     RelayView, State,
 };
 use crate::store::list::{Filter, Page, Turn};
+use crate::store::row::seconds;
 
 #[async_trait]
 impl Inspect for PostgresStore {
@@ -162,7 +162,7 @@ impl PostgresStore {
     }
 
     async fn deliveries_of(&self, id: Uuid) -> Result<Vec<DeliveryView>, sqlx::Error> {
-        type Columns = (String, String, i32, Option<DateTime<Utc>>, Option<DateTime<Utc>>, String);
+        type Columns = (String, String, i32, Option<Moment>, Option<Moment>, String);
         let rows: Vec<Columns> = self
             .schema
             .query_as(include_str!("../../../sql/postgres/get_deliveries.sql"))
@@ -175,8 +175,8 @@ impl PostgresStore {
                 destination,
                 status,
                 attempts: read::count(attempts),
-                next_attempt_at,
-                delivered_at,
+                next_attempt_at: next_attempt_at.map(Moment::shown),
+                delivered_at: delivered_at.map(Moment::shown),
                 error,
             })
         };
@@ -184,7 +184,7 @@ impl PostgresStore {
     }
 
     async fn attempts_of(&self, id: Uuid) -> Result<Vec<AttemptView>, sqlx::Error> {
-        type Columns = (i32, String, DateTime<Utc>, i64, Option<i32>, String, Option<String>);
+        type Columns = (i32, String, Moment, i64, Option<i32>, String, Option<String>);
         let rows: Vec<Columns> = self
             .schema
             .query_as(include_str!("../../../sql/postgres/get_attempts.sql"))
@@ -194,7 +194,7 @@ impl PostgresStore {
         let view = |(number, destination, attempted_at, took_ms, status_code, error, answer): Columns| AttemptView {
             number: read::count(number),
             destination,
-            attempted_at,
+            attempted_at: attempted_at.shown(),
             took_ms: took_ms.unsigned_abs(),
             status_code: status_code.and_then(|code| u16::try_from(code).ok()),
             error,
@@ -216,7 +216,7 @@ impl PostgresStore {
             parked: parked.into_iter().map(|(on, count)| Parked { on, count: count.unsigned_abs() }).collect(),
             delivered: number("delivered")?,
             failed: number("failed")?,
-            oldest_due: oldest.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))),
+            oldest_due: oldest.map(seconds),
             relays: self.read_relays().await?,
         })
     }
@@ -247,7 +247,7 @@ impl PostgresStore {
             sending,
             parked: told("parked", "parked_once")?,
             failed: told("failed", "failed_once")?,
-            oldest_due: oldest.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))),
+            oldest_due: oldest.map(seconds),
         })
     }
 }

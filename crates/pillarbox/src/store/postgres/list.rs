@@ -6,6 +6,7 @@ use sqlx::query::{Query, QueryScalar};
 use sqlx::{Postgres, Row};
 use uuid::Uuid;
 
+use super::moment::Moment;
 use super::{PostgresStore, database, limit, read};
 use crate::error::StoreError;
 use crate::store::dead_letters::{DeadLetters, Groups, Letter};
@@ -17,7 +18,8 @@ impl PostgresStore {
     pub(super) async fn list_page(&self, filter: &Filter, turn: &Turn) -> Result<Page, StoreError> {
         let mut plan = Plan::of(filter, turn)?;
         while let Some((stretch, most, budget)) = plan.next() {
-            let entries = self.walk_along(&stretch, filter, most, budget).await;
+            let between = (Moment::of(&stretch.from.0)?, Moment::of(&stretch.to.0)?);
+            let entries = self.walk_along(&stretch, between, filter, most, budget).await;
             plan.read(&stretch, entries.map_err(database("listing events"))?, 0, budget);
         }
         Ok(plan.page())
@@ -26,22 +28,24 @@ impl PostgresStore {
     async fn walk_along(
         &self,
         stretch: &Stretch,
+        between: (Moment, Moment),
         filter: &Filter,
         most: usize,
         budget: u64,
     ) -> Result<Vec<Passed>, sqlx::Error> {
         // Through the connections that claim: they are held to the indexes.
         let mut tx = self.holds.pool().begin().await?;
-        let rows = self.ask(&statement(stretch), stretch, filter, most, budget).fetch_all(&mut *tx).await?;
+        let query = self.ask(&statement(stretch), (stretch, between), filter, most, budget);
+        let rows = query.fetch_all(&mut *tx).await?;
         tx.commit().await?;
-        rows.iter().map(passed).collect()
+        rows.iter().map(|row| passed(row, stretch.way)).collect()
     }
 
     /// A statement that takes the values of `list.sql`.
     fn ask(
         &self,
         text: &str,
-        stretch: &Stretch,
+        (stretch, (from, to)): (&Stretch, (Moment, Moment)),
         filter: &Filter,
         most: usize,
         budget: u64,
@@ -57,15 +61,15 @@ impl PostgresStore {
             .bind(filter.aggregate_id.clone())
             .bind(filter.parked_on.clone())
             .bind(filter.search.as_deref().map(search_like))
-            .bind(filter.since)
-            .bind(filter.until)
+            .bind(filter.since.map(Moment::from))
+            .bind(filter.until.map(Moment::from))
             .bind(limit(most))
             .bind(budget.cast_signed())
             .bind(stretch.ids.0)
             .bind(stretch.ids.1)
-            .bind(stretch.from.0)
+            .bind(from)
             .bind(stretch.from.1)
-            .bind(stretch.to.0)
+            .bind(to)
             .bind(stretch.to.1)
             .bind(stretch.parked_on.clone())
             .bind(name.clone())
@@ -86,12 +90,14 @@ impl PostgresStore {
         let stretch = Stretch::failed_since(filter, oldest);
         let text = include_str!("../../../sql/postgres/dead_letters.sql").replace("{list}", &statement(&stretch));
         let mut tx = self.holds.pool().begin().await?;
-        let rows = self.ask(&text, &stretch, filter, usize::MAX, BUDGET).fetch_all(&mut *tx).await?;
+        let from = Moment::of(&stretch.from.0).unwrap_or(oldest.into());
+        let within = (&stretch, (from, Moment::LATEST));
+        let rows = self.ask(&text, within, filter, usize::MAX, BUDGET).fetch_all(&mut *tx).await?;
         tx.commit().await?;
         let Some(last) = rows.last() else { return Ok(Groups::new(oldest, oldest).told(0, None)) };
         let looked_at = last.try_get::<i64, _>("number")?.unsigned_abs();
-        let reached = if looked_at < BUDGET { None } else { Some(last.try_get("updated_at")?) };
-        let mut groups = Groups::new(oldest, last.try_get("now")?);
+        let reached = if looked_at < BUDGET { None } else { Some(read::moment(last, "updated_at")?) };
+        let mut groups = Groups::new(oldest, read::moment(last, "now")?);
         for row in &rows {
             if row.try_get("matches")? {
                 groups.add(letter(row)?);
@@ -161,14 +167,20 @@ fn statement(stretch: &Stretch) -> String {
     stretch.put_into(include_str!("../../../sql/postgres/list.sql"), way)
 }
 
-fn passed(row: &PgRow) -> Result<Passed, sqlx::Error> {
+fn passed(row: &PgRow, way: Way) -> Result<Passed, sqlx::Error> {
     let number: i64 = row.try_get("number")?;
-    Ok(Passed { event: read::view(row)?, number: number.unsigned_abs(), matches: row.try_get("matches")? })
+    let mark: Option<Moment> = row.try_get(way.column())?;
+    Ok(Passed {
+        event: read::view(row)?,
+        number: number.unsigned_abs(),
+        matches: row.try_get("matches")?,
+        mark: mark.map(Moment::mark),
+    })
 }
 
 fn letter(row: &PgRow) -> Result<Letter, sqlx::Error> {
     Ok(Letter {
-        failed_at: row.try_get("updated_at")?,
+        failed_at: read::moment(row, "updated_at")?,
         failed_on: row.try_get("failed_on")?,
         event_type: row.try_get("event_type")?,
         error: row.try_get("error_message")?,

@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use uuid::Uuid;
+
+use super::moment::Moment;
 
 /// Who has not said for so long that it lives is dead.
 const DEAD: Duration = Duration::from_secs(15);
@@ -19,7 +20,7 @@ pub(super) const MOURNING: Duration = Duration::from_secs(75);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Neighbour {
     pub(super) id: Uuid,
-    pub(super) heartbeat_at: DateTime<Utc>,
+    pub(super) heartbeat_at: Moment,
     /// How long ago that was.
     pub(super) ago: Duration,
     /// How long ago it started.
@@ -28,7 +29,7 @@ pub(super) struct Neighbour {
 
 /// The first heartbeat of each that was seen: who has said more since was not dead when this relay started.
 #[derive(Debug, Default)]
-pub(super) struct Neighbours(HashMap<Uuid, DateTime<Utc>>);
+pub(super) struct Neighbours(HashMap<Uuid, Moment>);
 
 impl Neighbours {
     /// Whether all of those who have said something lately live.
@@ -48,10 +49,12 @@ impl Neighbours {
 
 #[cfg(test)]
 mod tests {
+    use chrono::DateTime;
+
     use super::*;
 
     fn neighbour(id: u128, beat: i64, ago: u64) -> Neighbour {
-        let heartbeat_at = DateTime::from_timestamp(beat, 0).unwrap();
+        let heartbeat_at = DateTime::from_timestamp(beat, 0).unwrap().into();
         Neighbour { id: Uuid::from_u128(id), heartbeat_at, ago: Duration::from_secs(ago), age: Duration::from_secs(60) }
     }
 

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use chrono::{DateTime, Utc};
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
 use uuid::Uuid;
 
 use super::floor::{self, Place};
 use super::locked::LockedEvent;
+use super::moment::Moment;
 use super::{PostgresStore, database, limit, read};
 use crate::error::StoreError;
 use crate::store::walk::{Page, Step};
@@ -151,7 +151,7 @@ fn is_event(row: &PgRow) -> bool {
 fn page(rows: &[PgRow], taken: usize, began: Instant) -> Result<Page<Place>, sqlx::Error> {
     let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
     let count = |name| row.try_get::<i64, _>(name).map(|count| usize::try_from(count).unwrap_or_default());
-    let until: Option<DateTime<Utc>> = row.try_get("seen_until")?;
+    let until: Option<Moment> = row.try_get("seen_until")?;
     let seq: Option<i64> = row.try_get("seen_seq")?;
     Ok(Page { seen: count("seen")?, free: count("free")?, taken, until: until.zip(seq), took: began.elapsed() })
 }

@@ -1,7 +1,6 @@
 //! What people decide about an outbox on PostgreSQL, and who did what.
 
-use chrono::{DateTime, Utc};
-
+use super::moment::Moment;
 use super::{PostgresStore, limit};
 use crate::store::inspect::{AuditView, PausedView};
 
@@ -18,14 +17,18 @@ impl PostgresStore {
     }
 
     pub(super) async fn read_pauses(&self) -> Result<Vec<PausedView>, sqlx::Error> {
-        let rows: Vec<(String, DateTime<Utc>, String)> =
+        let rows: Vec<(String, Moment, String)> =
             self.schema.query_as(include_str!("../../../sql/postgres/paused.sql")).fetch_all(&self.pool).await?;
-        let view = |(destination, paused_at, paused_by)| PausedView { destination, paused_at, paused_by };
+        let view = |(destination, paused_at, paused_by): (_, Moment, _)| PausedView {
+            destination,
+            paused_at: paused_at.shown(),
+            paused_by,
+        };
         Ok(rows.into_iter().map(view).collect())
     }
 
     pub(super) async fn read_audit(&self, before: Option<i64>, most: usize) -> Result<Vec<AuditView>, sqlx::Error> {
-        type Columns = (i64, DateTime<Utc>, String, String, String, Option<i64>);
+        type Columns = (i64, Moment, String, String, String, Option<i64>);
         let rows: Vec<Columns> = self
             .schema
             .query_as(include_str!("../../../sql/postgres/audit.sql"))
@@ -35,7 +38,7 @@ impl PostgresStore {
             .await?;
         let view = |(id, done_at, who, what, target, events): Columns| AuditView {
             id,
-            done_at,
+            done_at: done_at.shown(),
             who,
             what,
             target,

@@ -7,6 +7,7 @@ use sqlx::{Row, ValueRef};
 
 use super::database;
 use super::floor::Place;
+use super::moment::Moment;
 use crate::delivery::Delivery;
 use crate::error::{DriverError, StoreError};
 use crate::event::{StoredEvent, read_headers};
@@ -15,7 +16,7 @@ use crate::store::inspect::EventView;
 use crate::store::row::read_deliveries;
 
 /// A row of `claim.sql`: the event, what is kept of its destinations, and when it was due.
-pub(super) fn claimed(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, DateTime<Utc>), StoreError> {
+pub(super) fn claimed(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, Moment), StoreError> {
     let event = event(row)?;
     let deliveries: Option<String> = row.try_get("deliveries").map_err(database("reading a claim"))?;
     let due_at = row.try_get("due_at").map_err(database("reading a claim"))?;
@@ -68,7 +69,7 @@ fn try_event(row: &PgRow) -> Result<StoredEvent, sqlx::Error> {
         attempts: count(row.try_get(8)?),
         max_attempts: row.try_get::<Option<i32>, _>(9)?.map(count),
         claims: count(row.try_get(10)?),
-        created_at: row.try_get(11)?,
+        created_at: row.try_get::<Moment, _>(11)?.shown(),
     })
 }
 
@@ -85,14 +86,23 @@ pub(super) fn view(row: &PgRow) -> Result<EventView, sqlx::Error> {
         attempts: count(row.try_get("attempts")?),
         max_attempts: row.try_get::<Option<i32>, _>("max_attempts")?.map(count),
         claims: count(row.try_get("claims")?),
-        next_attempt_at: row.try_get("next_attempt_at")?,
+        next_attempt_at: maybe_moment(row, "next_attempt_at")?,
         parked_on: row.try_get("parked_on")?,
-        delivered_at: row.try_get("delivered_at")?,
+        delivered_at: maybe_moment(row, "delivered_at")?,
         error_message: row.try_get("error_message")?,
         failed_on: row.try_get("failed_on")?,
-        created_at: row.try_get("created_at")?,
-        updated_at: row.try_get("updated_at")?,
+        created_at: moment(row, "created_at")?,
+        updated_at: moment(row, "updated_at")?,
     })
+}
+
+/// A moment as it is shown to people.
+pub(super) fn moment(row: &PgRow, column: &str) -> Result<DateTime<Utc>, sqlx::Error> {
+    row.try_get(column).map(Moment::shown)
+}
+
+pub(super) fn maybe_moment(row: &PgRow, column: &str) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    row.try_get::<Option<Moment>, _>(column).map(|moment| moment.map(Moment::shown))
 }
 
 pub(super) fn json(text: String) -> Result<Box<RawValue>, sqlx::Error> {

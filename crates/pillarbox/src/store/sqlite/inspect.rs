@@ -1,7 +1,5 @@
 //! People's side of an outbox on SQLite. What it writes is on disk when it answers.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use sqlx::Row;
@@ -22,6 +20,7 @@ use crate::store::inspect::{
     RelayView, State,
 };
 use crate::store::list::{Filter, Page, Turn};
+use crate::store::row::seconds;
 
 #[async_trait]
 impl Inspect for SqliteStore {
@@ -179,7 +178,7 @@ impl SqliteStore {
             parked: parked.into_iter().map(|(on, count)| Parked { on, count: count.unsigned_abs() }).collect(),
             delivered: number("delivered")?,
             failed: number("failed")?,
-            oldest_due: oldest.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))),
+            oldest_due: oldest.map(seconds),
             relays: self.read_relays().await?,
         })
     }
@@ -197,7 +196,7 @@ impl SqliteStore {
             sending: counted("sending")?,
             parked: counted("parked")?,
             failed: counted("failed")?,
-            oldest_due: oldest.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))),
+            oldest_due: oldest.map(seconds),
         })
     }
 }

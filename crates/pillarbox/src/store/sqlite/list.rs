@@ -12,7 +12,7 @@ use crate::error::{DriverError, StoreError};
 use crate::store::dead_letters::{DeadLetters, Groups, Letter};
 use crate::store::inspect::{EventView, State};
 use crate::store::list::{
-    BUDGET, FOUND, Filter, NEAR, NEIGHBOURS, Page, Passed, Plan, Stretch, ToDestination, Turn, Way,
+    BUDGET, Bound, FOUND, Filter, NEAR, NEIGHBOURS, Page, Passed, Plan, Stretch, ToDestination, Turn, Way,
 };
 use crate::store::row::{glob, search_like};
 
@@ -48,7 +48,7 @@ impl SqliteStore {
             length = entries.unsigned_abs();
         }
         tx.commit().await?;
-        let entries: Result<_, _> = rows.iter().map(passed).collect();
+        let entries: Result<_, _> = rows.iter().map(|row| passed(row, stretch.way)).collect();
         Ok((entries?, length))
     }
 
@@ -134,9 +134,9 @@ fn arguments(stretch: &Stretch, filter: &Filter, most: usize, budget: u64) -> Re
     values.add(budget.cast_signed())?;
     values.add(stretch.ids.0.hyphenated())?;
     values.add(stretch.ids.1.hyphenated())?;
-    values.add(moment(stretch.from.0))?;
+    values.add(text(&stretch.from.0))?;
     values.add(stretch.from.1)?;
-    values.add(moment(stretch.to.0))?;
+    values.add(text(&stretch.to.0))?;
     values.add(stretch.to.1)?;
     values.add(stretch.parked_on.clone())?;
     values.add(filter.destination.as_ref().map(|to| to.name.clone()))?;
@@ -164,9 +164,23 @@ fn statement(stretch: &Stretch, text: &str) -> String {
     stretch.put_into(text, way)
 }
 
-fn passed(row: &SqliteRow) -> Result<Passed, sqlx::Error> {
+/// An end of a stretch as the text that moments are compared with.
+fn text(bound: &Bound) -> String {
+    match bound {
+        Bound::At(at) => moment(*at),
+        Bound::Mark(text) => text.clone(),
+        Bound::Latest => char::MAX.to_string(),
+    }
+}
+
+fn passed(row: &SqliteRow, way: Way) -> Result<Passed, sqlx::Error> {
     let number: i64 = row.try_get("number")?;
-    Ok(Passed { event: read::view(row)?, number: number.unsigned_abs(), matches: row.try_get("matches")? })
+    Ok(Passed {
+        event: read::view(row)?,
+        number: number.unsigned_abs(),
+        matches: row.try_get("matches")?,
+        mark: row.try_get(way.column())?,
+    })
 }
 
 fn letter(row: &SqliteRow) -> Result<Letter, sqlx::Error> {

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::database;
 use crate::delivery::Delivery;
+use crate::emit::sqlite::read_moment;
 use crate::error::{DriverError, StoreError};
 use crate::event::{StoredEvent, read_headers};
 use crate::store::State;
@@ -82,7 +83,7 @@ pub(super) fn moment(row: &SqliteRow, column: &str) -> Result<DateTime<Utc>, sql
 
 pub(super) fn maybe_moment(row: &SqliteRow, column: &str) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
     let text: Option<String> = row.try_get(column)?;
-    text.map(|text| DateTime::parse_from_rfc3339(&text).map(|moment| moment.to_utc()).map_err(bad)).transpose()
+    Ok(text.map(|text| read_moment(&text)))
 }
 
 pub(super) fn json(text: String) -> Result<Box<RawValue>, sqlx::Error> {

@@ -1,0 +1,55 @@
+//! Cleanup on PostgreSQL: one batch of old terminal events, each after the one before.
+
+use sqlx::Row;
+
+use super::hold::lock;
+use super::moment::Moment;
+use super::{PostgresStore, limit};
+use crate::store::{Cleaned, Retention};
+
+/// From which moments on the next batch looks for delivered and for failed events.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CleanedUntil {
+    delivered: Moment,
+    failed: Moment,
+}
+
+impl Default for CleanedUntil {
+    fn default() -> Self {
+        Self { delivered: Moment::EARLIEST, failed: Moment::EARLIEST }
+    }
+}
+
+impl PostgresStore {
+    pub(super) async fn cleanup_batch(&self, retention: &Retention) -> Result<Cleaned, sqlx::Error> {
+        let from = *lock(&self.cleaned_until);
+        let mut tx = self.pool.begin().await?;
+        let alone: bool = self
+            .schema
+            .query_scalar(include_str!("../../../sql/postgres/cleanup_lock.sql"))
+            .fetch_one(&mut *tx)
+            .await?;
+        if !alone {
+            return Ok(Cleaned { elsewhere: true, ..Cleaned::default() });
+        }
+        let row = self
+            .schema
+            .query(include_str!("../../../sql/postgres/cleanup.sql"))
+            .bind(retention.delivered_after.as_secs_f64())
+            .bind(retention.failed_after.as_secs_f64())
+            .bind(limit(retention.batch).min(i64::MAX - 1))
+            .bind(from.delivered)
+            .bind(from.failed)
+            .fetch_one(&mut *tx)
+            .await?;
+        let (deleted, more): (i64, bool) = (row.try_get("deleted")?, row.try_get("more")?);
+        let until = CleanedUntil {
+            delivered: row.try_get::<Option<_>, _>("delivered_until")?.unwrap_or(from.delivered),
+            failed: row.try_get::<Option<_>, _>("failed_until")?.unwrap_or(from.failed),
+        };
+        tx.commit().await?;
+        // What was locked by somebody, or became old below, is found the next time: that begins at the beginning.
+        *lock(&self.cleaned_until) = if more { until } else { CleanedUntil::default() };
+        Ok(Cleaned { deleted: deleted.unsigned_abs(), more, elsewhere: false })
+    }
+}
