@@ -9,9 +9,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use sqlx::postgres::{PgArguments, PgPool};
-use sqlx::query::Query;
-use sqlx::{Postgres, Row};
+use sqlx::Row;
+use sqlx::postgres::PgPool;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -49,7 +48,7 @@ use floor::{Floor, From, Place};
 use hold::{Holds, lock};
 use neighbours::Neighbours;
 use pinned::Pinned;
-pub(super) use statement::Schema;
+pub(super) use statement::{Schema, Statement};
 
 /// An outbox in a PostgreSQL database.
 #[derive(Debug, Clone)]
@@ -335,7 +334,7 @@ impl Store for PostgresStore {
 
 impl PostgresStore {
     /// A statement of which a plan may be kept: it has no other than the right one.
-    fn kept_query(&self, text: &str) -> Query<'static, Postgres, PgArguments> {
+    fn kept_query(&self, text: &str) -> Statement {
         self.schema.query(text).persistent(self.keeps_statements.load(Ordering::Relaxed))
     }
 

@@ -69,6 +69,7 @@ impl PostgresStore {
             .bind(limit(share))
             .bind(floor.0)
             .bind(floor.1)
+            .into_query()
             .fetch(connection);
         let mut locked = Locked { rows: Vec::with_capacity(most.min(1000)), ..Locked::default() };
         let mut light = true;
@@ -90,6 +91,7 @@ impl PostgresStore {
             .bind(limit(ask.bytes))
             .bind(floor.0)
             .bind(floor.1)
+            .into_query()
             .fetch(connection);
         let mut locked = Locked::default();
         while let Some(row) = rows.try_next().await.map_err(|error| self.claiming(error))? {

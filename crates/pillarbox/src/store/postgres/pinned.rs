@@ -5,11 +5,10 @@
 //! statement has a transaction of its own. It is READ COMMITTED, whatever the database's default: above that, two relays
 //! that claim at once would see serialisation failures instead of each other's locks.
 
-use futures_util::future::BoxFuture;
-use futures_util::stream::{self, BoxStream};
-use futures_util::{StreamExt, TryStreamExt};
-use sqlx::postgres::{PgPool, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
-use sqlx::{Either, Error, Execute, Executor, Postgres, SqlStr, Transaction};
+use sqlx::postgres::{PgConnection, PgPool, PgQueryResult, PgRow};
+use sqlx::{Error, Postgres, Transaction};
+
+use super::statement::{PgQuery, Runs};
 
 /// A pool whose every statement is a transaction.
 #[derive(Debug, Clone)]
@@ -38,42 +37,28 @@ impl Pinned {
     }
 }
 
-impl<'p> Executor<'p> for &'_ Pinned {
-    type Database = Postgres;
-
-    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, Result<Either<PgQueryResult, PgRow>, Error>>
-    where
-        'p: 'e,
-        E: 'q + Execute<'q, Postgres>,
-    {
-        let pinned = self.clone();
-        let answers = async move {
-            let mut tx = pinned.begin().await?;
-            let answers: Vec<_> = tx.fetch_many(query).try_collect().await?;
-            tx.commit().await?;
-            Ok::<_, Error>(stream::iter(answers).map(Ok))
-        };
-        stream::once(answers).try_flatten().boxed()
+impl Runs for &Pinned {
+    async fn rows(self, query: PgQuery) -> Result<Vec<PgRow>, Error> {
+        let mut tx = self.begin().await?;
+        let rows = query.fetch_all(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(rows)
     }
 
-    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, Result<Option<PgRow>, Error>>
-    where
-        'p: 'e,
-        E: 'q + Execute<'q, Postgres>,
-    {
-        let pinned = self.clone();
-        Box::pin(async move {
-            let mut tx = pinned.begin().await?;
-            let row = tx.fetch_optional(query).await?;
-            tx.commit().await?;
-            Ok(row)
-        })
+    async fn done(self, query: PgQuery) -> Result<PgQueryResult, Error> {
+        let mut tx = self.begin().await?;
+        let done = query.execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(done)
+    }
+}
+
+impl Runs for &mut PgConnection {
+    async fn rows(self, query: PgQuery) -> Result<Vec<PgRow>, Error> {
+        query.fetch_all(self).await
     }
 
-    fn prepare_with<'e>(self, sql: SqlStr, parameters: &'e [PgTypeInfo]) -> BoxFuture<'e, Result<PgStatement, Error>>
-    where
-        'p: 'e,
-    {
-        self.pool.prepare_with(sql, parameters)
+    async fn done(self, query: PgQuery) -> Result<PgQueryResult, Error> {
+        query.execute(self).await
     }
 }

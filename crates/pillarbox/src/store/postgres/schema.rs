@@ -87,10 +87,12 @@ impl PostgresStore {
     /// # Errors
     /// What the database said; nothing was granted then.
     pub async fn grant(&self, kind: Role, role: &str) -> Result<(), StoreError> {
-        self.pool
-            .execute(sqlx::raw_sql(AssertSqlSafe(self.grants(kind, role))))
-            .await
-            .map_err(database("granting rights"))?;
-        Ok(())
+        self.apply_grants(kind, role).await.map_err(database("granting rights"))
+    }
+
+    async fn apply_grants(&self, kind: Role, role: &str) -> Result<(), sqlx::Error> {
+        let mut tx = self.pool.begin().await?;
+        tx.execute(sqlx::raw_sql(AssertSqlSafe(self.grants(kind, role)))).await?;
+        tx.commit().await
     }
 }
