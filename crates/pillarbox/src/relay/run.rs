@@ -96,8 +96,7 @@ impl Drop for Unfinished<'_> {
 impl Engine {
     /// Wake: answers the pace of polling, which is faster when nothing else wakes the relay.
     async fn listen(&self) -> Pace {
-        let poll = self.settings.poll_interval;
-        let faster = poll.min(self.settings.poll_interval_unwoken);
+        let (poll, faster) = (self.longest_pause(true), self.longest_pause(false));
         match self.store.wake(self.waker.clone()).await {
             Ok(WakeUp::Tested) => Pace::new(poll),
             Ok(WakeUp::Polling) => Pace::new(faster),
@@ -115,6 +114,12 @@ impl Engine {
         }
     }
 
+    /// Between two looks of an idle relay, if notifications arrive and if they do not.
+    fn longest_pause(&self, notified: bool) -> Duration {
+        let poll = self.settings.poll_interval;
+        if notified { poll } else { poll.min(self.settings.poll_interval_unwoken) }
+    }
+
     /// Claim, route, send, as long as it runs; the settler settles.
     async fn cycle(self: &Arc<Self>, mut pace: Pace, pulse: &Pulse) {
         let mut backoff = FIRST_BACKOFF;
@@ -130,6 +135,9 @@ impl Engine {
                 }
             };
             backoff = FIRST_BACKOFF;
+            if let Some(notified) = self.waker.is_notified() {
+                pace.hears(notified, self.longest_pause(notified));
+            }
             let empty = claim.is_empty();
             if let Some(idle) = pace.claimed(empty, Instant::now()) {
                 pulse.set_idle(idle);

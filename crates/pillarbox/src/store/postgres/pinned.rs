@@ -4,61 +4,110 @@
 //! connection, where the unnamed statement is somebody else's: a give-back could run as somebody's delete. So each
 //! statement has a transaction of its own. It is READ COMMITTED, whatever the database's default: above that, two relays
 //! that claim at once would see serialisation failures instead of each other's locks.
+//!
+//! Each transaction tells the server how long it may take: a client that vanished must not keep its locks for ever.
 
-use sqlx::postgres::{PgConnection, PgPool, PgQueryResult, PgRow};
-use sqlx::{Error, Postgres, Transaction};
+use std::sync::Arc;
+use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+use sqlx::postgres::{PgPool, PgQueryResult, PgRow};
+use sqlx::{AssertSqlSafe, Error};
+
+use super::connect::Connections;
+use super::link::{Link, Tx};
 use super::statement::{PgQuery, Runs};
+use crate::emit::{self, Emitted, sqlx_postgres};
+use crate::error::DriverError;
+use crate::event::NewEvent;
 
-/// A pool whose every statement is a transaction.
+/// How long a transaction may wait for its client: one that only paused should find its locks again.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// Connections whose every statement is a transaction.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Pinned {
-    pool: PgPool,
-    begin: &'static str,
+    connections: Arc<Connections>,
+    begin: Arc<str>,
+    longest: Duration,
 }
 
 impl Pinned {
-    pub(in crate::store) fn new(pool: PgPool) -> Self {
-        Self::beginning_with(pool, "BEGIN ISOLATION LEVEL READ COMMITTED")
+    pub(in crate::store) fn new(connections: Arc<Connections>) -> Self {
+        Self::beginning_with(connections, "BEGIN ISOLATION LEVEL READ COMMITTED")
     }
 
     /// Its transactions begin with this: READ COMMITTED, and whatever else is to hold in each of them.
-    pub(in crate::store) fn beginning_with(pool: PgPool, begin: &'static str) -> Self {
-        Self { pool, begin }
+    pub(in crate::store) fn beginning_with(connections: Arc<Connections>, begin: &str) -> Self {
+        let longest = connections.longest();
+        Self { begin: limited(begin, longest), connections, longest }
     }
 
+    /// For statements that may take so long.
+    pub(in crate::store) fn patient(&self, longest: Duration) -> Self {
+        let begin = limited("BEGIN ISOLATION LEVEL READ COMMITTED", longest);
+        Self { begin, connections: Arc::clone(&self.connections), longest }
+    }
+
+    /// The application's pool, or one for it.
     pub(in crate::store) fn pool(&self) -> &PgPool {
-        &self.pool
+        self.connections.public()
+    }
+
+    pub(super) fn connections(&self) -> &Arc<Connections> {
+        &self.connections
+    }
+
+    /// A connection without a transaction.
+    pub(super) async fn link(&self) -> Result<Link, Error> {
+        Ok(self.connections.acquire().await?.patient(self.longest))
     }
 
     /// For several statements that belong together.
-    pub(in crate::store) async fn begin(&self) -> Result<Transaction<'static, Postgres>, Error> {
-        self.pool.begin_with(self.begin).await
+    pub(in crate::store) async fn begin(&self) -> Result<Tx, Error> {
+        Tx::begin(self.link().await?, AssertSqlSafe(Arc::clone(&self.begin))).await
     }
+}
+
+fn limited(begin: &str, longest: Duration) -> Arc<str> {
+    let (longest, idle) = (longest.as_millis(), IDLE.as_millis());
+    format!("{begin}; SET LOCAL statement_timeout = {longest}; SET LOCAL idle_in_transaction_session_timeout = {idle}")
+        .into()
 }
 
 impl Runs for &Pinned {
     async fn rows(self, query: PgQuery) -> Result<Vec<PgRow>, Error> {
         let mut tx = self.begin().await?;
-        let rows = query.fetch_all(&mut *tx).await?;
+        let rows = (&mut *tx).rows(query).await?;
         tx.commit().await?;
         Ok(rows)
     }
 
     async fn done(self, query: PgQuery) -> Result<PgQueryResult, Error> {
         let mut tx = self.begin().await?;
-        let done = query.execute(&mut *tx).await?;
+        let done = (&mut *tx).done(query).await?;
         tx.commit().await?;
         Ok(done)
     }
 }
 
-impl Runs for &mut PgConnection {
-    async fn rows(self, query: PgQuery) -> Result<Vec<PgRow>, Error> {
-        query.fetch_all(self).await
+impl emit::Transaction for Tx {
+    async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
+        let written = (&mut **self).rows(sqlx_postgres::insert(rows, false)).await?;
+        written.iter().map(|row| sqlx_postgres::emitted_of(row, true)).collect()
     }
 
-    async fn done(self, query: PgQuery) -> Result<PgQueryResult, Error> {
-        query.execute(self).await
+    async fn insert_one(&mut self, row: &NewEvent) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
+        let written = (&mut **self).rows(sqlx_postgres::insert_one(row, false)).await?;
+        written.first().map(sqlx_postgres::place_of).transpose()
+    }
+
+    async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {
+        let found = (&mut **self).rows(sqlx_postgres::find(event_type, key, false)).await?;
+        found.first().map(|row| sqlx_postgres::emitted_of(row, false)).transpose()
+    }
+
+    async fn run(&mut self, statement: &'static str) -> Result<(), DriverError> {
+        Ok(Link::run(self, statement).await?)
     }
 }
