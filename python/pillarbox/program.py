@@ -93,7 +93,9 @@ def _hosts(host: str, port: str) -> str:
     if len(ports) == 1:
         ports *= len(hosts)
     if len(ports) != len(hosts):
-        raise ImproperlyConfigured(f"HOST names {len(hosts)} hosts and PORT {len(ports)} ports; give one for each, or one")
+        raise ImproperlyConfigured(
+            f"HOST names {len(hosts)} hosts and PORT {len(ports)} ports; give one port for each host, or one for all"
+        )
     places = (f"[{host}]" if ":" in host else quote(host, safe="") for host in hosts)
     return ",".join(place + (f":{port}" if port else "") for place, port in zip(places, ports, strict=True))
 

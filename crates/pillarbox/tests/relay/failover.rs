@@ -7,7 +7,7 @@ use pillarbox::store::postgres::{PostgresSettings, PostgresStore};
 use pillarbox::{Event, Inspect, Relay, RelaySettings};
 use pillarbox_testkit::{PrivatePostgres, wait_until};
 
-use crate::fixture::{PATIENCE, Place, all_to, impatient, while_running};
+use crate::fixture::{Log, PATIENCE, Place, all_to, impatient, while_running};
 
 /// A primary with the outbox's tables, and its standby.
 async fn primary_and_standby() -> (PrivatePostgres, PrivatePostgres) {
@@ -76,7 +76,10 @@ async fn a_relay_that_started_on_a_read_only_server_is_woken_once_it_can_be_writ
     let (store, place) = (store(&standby.url()).await, Place::fine());
     // When notifications work, nothing else wakes it.
     let settings = RelaySettings { poll_interval: Duration::from_secs(3600), ..impatient() };
+    let (log, guard) = Log::of_warnings();
     while_running(&relay(&store, &place, settings), async {
+        let said = "notifications cannot be listened for";
+        wait_until("it cannot listen", PATIENCE, async || log.text().contains(said)).await;
         standby.promote().await;
         wait_until("it is idle and listens", PATIENCE, async || {
             store.counts().await.is_ok_and(|counts| counts.relays.iter().any(|relay| relay.idle))
@@ -88,4 +91,5 @@ async fn a_relay_that_started_on_a_read_only_server_is_woken_once_it_can_be_writ
         }
     })
     .await;
+    drop(guard);
 }

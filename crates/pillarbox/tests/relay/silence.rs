@@ -128,16 +128,18 @@ async fn the_locks_of_a_connection_that_went_silent_hold_up_nobody() {
     let behind = Behind::a_proxy().await;
     let store = behind.store().await;
     store.hold_from_now_on();
-    behind.emit(3).await;
-    let claim = store.claim(Ask::new(10, 1 << 20, Duration::from_secs(60))).await.unwrap();
-    assert_eq!(claim.len(), 3);
+    behind.emit(6).await;
+    let mut settlements: Vec<Settlement> = Vec::new();
+    for _ in 0..2 {
+        let claim = store.claim(Ask::new(3, 1 << 20, Duration::from_secs(60))).await.unwrap();
+        assert_eq!((claim.len(), claim.together().is_some()), (3, true));
+        settlements.extend(claim.into_iter().map(|claimed| claimed.settle(Verdict::of(Change::Deliver, 0))));
+    }
     behind.proxy.swallow(Swallow::Both);
-    let settlements: Vec<Settlement> =
-        claim.into_iter().map(|claimed| claimed.settle(Verdict::of(Change::Deliver, 0))).collect();
     // As the relay does it: again, until it works.
     wait_until("they are settled", PATIENCE, async || {
         store.settle(&settlements, false).await.is_ok_and(|lost| lost.is_empty())
     })
     .await;
-    assert_eq!(behind.delivered().await, 3);
+    assert_eq!(behind.delivered().await, 6);
 }

@@ -71,7 +71,9 @@ fn configuration(port: u16, servers: &str) -> String {
              timeout connect 2s\n    \
              timeout client 1h\n    \
              timeout server 1h\n    \
-             timeout check 1s\n\
+             timeout check 1s\n    \
+             retries 2\n    \
+             option redispatch 1\n\
          listen postgres\n    \
              bind 127.0.0.1:{port}\n    \
              option httpchk GET /primary\n    \

@@ -221,8 +221,8 @@ impl Connections {
         }
     }
 
-    /// Whether the server is working on what the session of this name asked for. It is asked on a connection besides the
-    /// others: they may all be waiting.
+    /// Whether the server is working on what the session of this name asked for. If it waits in a transaction instead, it is
+    /// ended. The server is asked on a connection besides the others: they may all be waiting.
     pub(super) async fn is_working(&self, name: Option<&str>) -> bool {
         let (Some(servers), Some(name)) = (&self.servers, name) else { return false };
         let ask = async {
@@ -240,16 +240,25 @@ impl Connections {
         matches!(timeout(servers.longest() + PING, ask).await, Ok(Ok(Some(true))))
     }
 
+    /// Ends the session of this name if it waits in a transaction: nobody will go on with it, and it has locks.
+    pub(super) async fn end_waiting(&self, name: Option<&str>) {
+        self.is_working(name).await;
+    }
+
     /// A pool of one connection, for the one that listens.
     pub(super) fn for_listening(&self) -> PgPool {
         match &self.servers {
             None => self.public.clone(),
-            Some(servers) => PgPoolOptions::new()
-                .max_connections(1)
-                .acquire_timeout(servers.connect_timeout())
-                .idle_timeout(None)
-                .max_lifetime(None)
-                .connect_lazy_with(servers.current()),
+            Some(servers) => {
+                let session = servers.session();
+                PgPoolOptions::new()
+                    .max_connections(1)
+                    .acquire_timeout(servers.connect_timeout())
+                    .idle_timeout(None)
+                    .max_lifetime(None)
+                    .after_connect(move |connection, _| Box::pin(servers::prepare(connection, session)))
+                    .connect_lazy_with(servers.current())
+            }
         }
     }
 }

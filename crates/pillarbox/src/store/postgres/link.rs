@@ -115,6 +115,8 @@ impl Link {
     {
         let mut live = self.live.take().ok_or_else(lost)?;
         if self.connections.doubts(self.heard_at) && answers(&mut live).await != Some(true) {
+            drop(live);
+            self.connections.end_waiting(self.name.as_deref()).await;
             return Err(silent(PING));
         }
         let mut work = pin!(work(live));
@@ -223,8 +225,13 @@ impl Drop for Link {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 let mut live = live;
-                if let Ok(Ok(_)) = timeout(PING, live.execute("ROLLBACK")).await {
-                    go_back(live, &connections, name, made_at, Instant::now());
+                match timeout(PING, live.execute("ROLLBACK")).await {
+                    Ok(Ok(_)) => go_back(live, &connections, name, made_at, Instant::now()),
+                    Ok(Err(_)) => {}
+                    Err(_) => {
+                        drop(live);
+                        connections.end_waiting(name.as_deref()).await;
+                    }
                 }
                 drop(permit);
             });
