@@ -79,7 +79,8 @@ async fn a_relay_says_that_notifications_do_not_arrive_and_delivers_by_polling()
     .await;
     drop(guard);
     let text = log.text();
-    let lines: Vec<&str> = text.lines().collect();
+    // The application's own pool may say that it was slow.
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains(" pillarbox::")).collect();
     assert_eq!(lines.len(), 1, "{lines:#?}");
     assert!(lines[0].contains("notifications do not arrive") && lines[0].contains("polls every 200ms"), "{lines:?}");
 }
