@@ -1,7 +1,7 @@
 # The commands of everyday work; `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fmt lint demo torture simulate measure bench bench-quick bench-celery servers servers-stop
+.PHONY: help setup test fmt lint demo torture simulate failover measure bench bench-quick bench-celery servers servers-stop
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,11 @@ torture: ## kill relays and servers, and count what arrives: make torture ARGS="
 simulate: ## real relays on simulated time, store and destinations: make simulate ARGS="--seed 7"
 	cargo build --release -p pillarbox-testkit --bin simulate
 	$${CARGO_TARGET_DIR:-target}/release/simulate $(ARGS)
+
+failover: ## kill primaries, promote standbys, swallow packets: make failover ARGS="--failovers 3 --way haproxy"
+	@scripts/setup
+	cargo build --release -p pillarbox-cli -p pillarbox-testkit
+	$${CARGO_TARGET_DIR:-target}/release/failover $(ARGS)
 
 measure: ## once, death, outage: make measure ARGS=death
 	cargo build --release -p pillarbox-cli -p pillarbox-testkit

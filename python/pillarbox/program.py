@@ -14,7 +14,16 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
 #: What the program's URLs know of the options that Django hands to PostgreSQL's drivers.
-_POSTGRES_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "application_name", "options")
+_POSTGRES_OPTIONS = (
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "application_name",
+    "options",
+    "target_session_attrs",
+    "connect_timeout",
+)
 
 
 def find_program() -> str:
@@ -62,18 +71,13 @@ def _postgres_url(alias: str, database: dict[str, Any]) -> str:
             " set PILLARBOX_DATABASE_URL"
         )
     host = database.get("HOST") or ""
-    if "," in host:
-        raise ImproperlyConfigured(
-            f'the database "{alias}" has several hosts, among which the relay cannot choose; set PILLARBOX_DATABASE_URL'
-        )
     query = {name: str(options[name]) for name in _POSTGRES_OPTIONS if options.get(name)}
     user, password, port = (str(database.get(name) or "") for name in ("USER", "PASSWORD", "PORT"))
     place = ""
     if host:
         login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
         # A directory, where a socket is, stands for a host when its slashes are quoted.
-        place = f"[{host}]" if ":" in host else quote(host, safe="")
-        place = (f"{login}@" if login else "") + place + (f":{port}" if port else "")
+        place = (f"{login}@" if login else "") + _hosts(host, port)
     else:
         # Without a host a URL has no room for the others.
         given = {"user": user, "password": password, "port": port}
@@ -81,6 +85,19 @@ def _postgres_url(alias: str, database: dict[str, Any]) -> str:
     name = quote(str(database.get("NAME") or ""), safe="")
     # A space in a parameter is %20 there, not a plus.
     return f"postgres://{place}/{name}" + (f"?{urlencode(query, quote_via=quote)}" if query else "")
+
+
+def _hosts(host: str, port: str) -> str:
+    """Several hosts, as libpq has them, share one port or have one each."""
+    hosts, ports = host.split(","), port.split(",")
+    if len(ports) == 1:
+        ports *= len(hosts)
+    if len(ports) != len(hosts):
+        raise ImproperlyConfigured(
+            f"HOST names {len(hosts)} hosts and PORT {len(ports)} ports; give one port for each host, or one for all"
+        )
+    places = (f"[{host}]" if ":" in host else quote(host, safe="") for host in hosts)
+    return ",".join(place + (f":{port}" if port else "") for place, port in zip(places, ports, strict=True))
 
 
 def schema_of(alias: str, table: str) -> str | None:

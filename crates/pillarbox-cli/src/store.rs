@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pillarbox::store::celery_outbox::{CeleryOutboxSettings, CeleryOutboxStore};
-use pillarbox::store::postgres::PostgresStore;
+use pillarbox::store::postgres::{PostgresSettings, PostgresStore};
 use pillarbox::store::sqlite::SqliteStore;
 use pillarbox::store::{Migration, Role};
 use pillarbox::{Inspect, Store, StoreError};
@@ -86,7 +86,7 @@ impl Source {
 }
 
 async fn adopt(settings: &Settings) -> anyhow::Result<CeleryOutboxStore> {
-    let Database::Postgres { url, schema } = &settings.database else {
+    let Database::Postgres { url, schema, settings: connections } = &settings.database else {
         return Err(ConfigError::new(format!(
             "database.url is {}, but source.kind {DJANGO_CELERY_OUTBOX:?} needs the PostgreSQL database of the Django \
              project; set it, or PILLARBOX_DATABASE_URL, to postgres://USER:PASSWORD@HOST/DATABASE",
@@ -96,7 +96,7 @@ async fn adopt(settings: &Settings) -> anyhow::Result<CeleryOutboxStore> {
     };
     let adopted =
         CeleryOutboxSettings { cooldown: settings.source.cooldown, max_retries: settings.relay.retry.max_attempts };
-    Ok(CeleryOutboxStore::connect(url.expose(), schema, adopted).await?)
+    Ok(CeleryOutboxStore::connect_with(url.expose(), schema, adopted, *connections).await?)
 }
 
 /// What people who look at a relay's pages share.
@@ -113,8 +113,8 @@ impl Opened {
     pub(crate) async fn bare(database: &Database) -> anyhow::Result<Self> {
         match database {
             Database::Sqlite { path } => Ok(Self::Sqlite(open_file(path).await?)),
-            Database::Postgres { url, schema } => {
-                Ok(Self::Postgres(PostgresStore::connect(url.expose(), schema).await?))
+            Database::Postgres { url, schema, settings } => {
+                Ok(Self::Postgres(PostgresStore::connect_with(url.expose(), schema, *settings).await?))
             }
         }
     }
@@ -123,8 +123,9 @@ impl Opened {
     pub(crate) async fn beside(database: &Database) -> anyhow::Result<Self> {
         match database {
             Database::Sqlite { path } => Ok(Self::Sqlite(open_file(path).await?)),
-            Database::Postgres { url, schema } => {
-                Ok(Self::Postgres(PostgresStore::connect_with(url.expose(), schema, CONNECTIONS_BESIDE).await?))
+            Database::Postgres { url, schema, settings } => {
+                let settings = PostgresSettings { connections: CONNECTIONS_BESIDE, ..*settings };
+                Ok(Self::Postgres(PostgresStore::connect_with(url.expose(), schema, settings).await?))
             }
         }
     }

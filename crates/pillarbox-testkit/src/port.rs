@@ -18,6 +18,9 @@ pub(crate) fn bind() -> TcpListener {
 }
 
 /// The number of a port that was free a moment ago.
-pub(crate) fn free() -> u16 {
+///
+/// # Panics
+/// When none is.
+pub fn free() -> u16 {
     bind().local_addr().expect("a bound listener has an address").port()
 }

@@ -20,7 +20,7 @@ mod diesel_async;
 #[cfg(feature = "sea-orm")]
 mod sea_orm;
 #[cfg(feature = "postgres")]
-mod sqlx_postgres;
+pub(crate) mod sqlx_postgres;
 #[cfg(feature = "sqlite")]
 mod sqlx_sqlite;
 #[cfg(feature = "tokio-postgres")]

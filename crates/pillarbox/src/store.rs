@@ -273,6 +273,7 @@ pub trait Store: Send + Sync + 'static {
     async fn farewell(&self, relay: Uuid) -> Result<(), StoreError>;
 
     /// Wakes the waker whenever the database says that something was emitted, until the waker's relay is gone, and
-    /// answers whether that works.
+    /// returns whether that works now. A store for which that may change tells the waker by [`Waker::set_notified`], also
+    /// after it has returned an error.
     async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError>;
 }

@@ -291,6 +291,11 @@ def test_what_cannot_be_started_says_why(db, tmp_path):
             {"NAME": "s", "HOST": "h", "OPTIONS": {"sslmode": "verify-full", "options": "-c a=b", "pool": True}},
             "postgres://h/s?sslmode=verify-full&options=-c%20a%3Db",
         ),
+        ({"NAME": "s", "HOST": "a,::1", "PORT": "5", "USER": "u"}, "postgres://u@a:5,[::1]:5/s"),
+        (
+            {"NAME": "s", "HOST": "a,b", "PORT": "5,6", "OPTIONS": {"target_session_attrs": "read-write"}},
+            "postgres://a:5,b:6/s?target_session_attrs=read-write",
+        ),
     ],
 )
 def test_databases_as_urls(database, url):
@@ -301,8 +306,8 @@ def test_databases_as_urls(database, url):
 def test_databases_that_the_relay_cannot_open_are_refused(monkeypatch):
     with pytest.raises(ImproperlyConfigured, match="service file"):
         program._postgres_url("default", {"OPTIONS": {"service": "x"}})
-    with pytest.raises(ImproperlyConfigured, match="several hosts"):
-        program._postgres_url("default", {"HOST": "a,b"})
+    with pytest.raises(ImproperlyConfigured, match="names 3 hosts and PORT 2 ports"):
+        program._postgres_url("default", {"HOST": "a,b,c", "PORT": "1,2"})
     for name in (":memory:", "file:lite?mode=memory&cache=shared", "file:/tmp/lite.db?mode=ro"):
         monkeypatch.setitem(connections["lite"].settings_dict, "NAME", name)
         with pytest.raises(ImproperlyConfigured, match="needs a file"):

@@ -2,23 +2,28 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use pillarbox::store::postgres::PostgresSettings;
 use pillarbox_sinks::Secret;
 
 use super::environment::Environment;
 use super::secret::SecretRef;
 use super::section::Section;
+use super::value::some_time;
 
 /// What is used when nothing is configured.
 const DEFAULT_URL: &str = "sqlite://pillarbox.db";
 const DEFAULT_SCHEMA: &str = "public";
+/// A relay claims while it settles and says that it lives.
+const LEAST_CONNECTIONS: u32 = 3;
 const CHOICES: &str = "write sqlite://FILE or postgres://USER:PASSWORD@HOST/DATABASE";
 
 /// Where the outbox is. Its `Debug` does not show the URL's password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Database {
     Sqlite { path: PathBuf },
-    Postgres { url: Secret, schema: String },
+    Postgres { url: Secret, schema: String, settings: PostgresSettings },
 }
 
 impl Database {
@@ -30,10 +35,12 @@ impl Database {
         };
         section.take_checked("url", parse);
         let schema: Option<String> = section.take_checked("schema", |name: &String| check_schema(name));
+        let given = lower_settings(&mut section);
         section.finish();
         let mut database = parsed.unwrap_or_default();
-        if let (Self::Postgres { schema, .. }, Some(given)) = (&mut database, schema) {
-            *schema = given;
+        if let Self::Postgres { schema: name, settings, .. } = &mut database {
+            *name = schema.unwrap_or_else(|| DEFAULT_SCHEMA.to_owned());
+            *settings = given;
         }
         database
     }
@@ -43,7 +50,8 @@ impl Database {
         match scheme {
             "sqlite" => sqlite_path(rest).map(|path| Self::Sqlite { path }),
             "postgres" | "postgresql" if rest.starts_with("//") => {
-                Ok(Self::Postgres { url: Secret::new(url), schema: DEFAULT_SCHEMA.to_owned() })
+                let settings = PostgresSettings::default();
+                Ok(Self::Postgres { url: Secret::new(url), schema: DEFAULT_SCHEMA.to_owned(), settings })
             }
             _ => Err(format!("begins with {scheme:?}, which is not a database this program has; {CHOICES}")),
         }
@@ -54,6 +62,14 @@ impl Database {
         match self {
             Self::Sqlite { path } => format!("sqlite://{}", path.display()),
             Self::Postgres { url, .. } => without_password(url.expose()),
+        }
+    }
+
+    /// How it is connected to; SQLite ignores it, and shows the defaults.
+    pub(crate) fn settings(&self) -> PostgresSettings {
+        match self {
+            Self::Sqlite { .. } => PostgresSettings::default(),
+            Self::Postgres { settings, .. } => *settings,
         }
     }
 
@@ -75,6 +91,23 @@ impl Default for Database {
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Database({}, {})", self.shown(), self.schema())
+    }
+}
+
+fn lower_settings(section: &mut Section<'_>) -> PostgresSettings {
+    let default = PostgresSettings::default();
+    let enough = |connections: &u32| match connections {
+        0..LEAST_CONNECTIONS => Err(format!("is {connections}, but must be at least {LEAST_CONNECTIONS}")),
+        _ => Ok(()),
+    };
+    let long_enough = |deadline: &Duration| match deadline.as_millis() {
+        0..100 => Err("must be at least 100ms; a server that is busy would be taken for one that is gone".to_owned()),
+        _ => Ok(()),
+    };
+    PostgresSettings {
+        connections: section.take_checked("connections", enough).unwrap_or(default.connections),
+        deadline: section.take_checked("deadline", long_enough).unwrap_or(default.deadline),
+        connect_timeout: section.take_checked("connect_timeout", some_time).unwrap_or(default.connect_timeout),
     }
 }
 

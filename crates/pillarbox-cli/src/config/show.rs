@@ -80,7 +80,14 @@ impl Settings {
     }
 
     fn shown_database(&self) -> Shown {
-        let keys = vec![("url", text(self.database.shown())), ("schema", text(self.database.schema()))];
+        let settings = self.database.settings();
+        let keys = vec![
+            ("url", text(self.database.shown())),
+            ("schema", text(self.database.schema())),
+            ("connections", Value::Integer(settings.connections.into())),
+            ("deadline", duration(settings.deadline)),
+            ("connect_timeout", duration(settings.connect_timeout)),
+        ];
         Shown { place: Place::Section("database"), keys }
     }
 

@@ -44,6 +44,53 @@ impl PrivatePostgres {
         postgres
     }
 
+    /// Starts a standby of this server that follows it, hot: a copy of its data and settings on a port of its own.
+    ///
+    /// # Panics
+    /// When that does not work.
+    pub async fn start_standby(&self) -> Self {
+        self.start_standby_on(port::free()).await
+    }
+
+    /// The same, on this port: in the place of a server that was.
+    ///
+    /// # Panics
+    /// When that does not work.
+    pub async fn start_standby_on(&self, port: u16) -> Self {
+        let directory = install::directory();
+        let mut copy = install::command("pg_basebackup", directory.path());
+        copy.args(["-D", "data", "-R", "-X", "stream", "-c", "fast", "--no-sync", "-d"]).arg(self.url());
+        let copied = tokio::task::spawn_blocking(move || copy.output()).await.expect("pg_basebackup does not panic");
+        let copied = copied.expect("pg_basebackup can be started");
+        assert!(copied.status.success(), "pg_basebackup: {}", String::from_utf8_lossy(&copied.stderr));
+        let mut standby = Self { directory, port, settings: self.settings.clone(), server: None };
+        standby.start_again().await;
+        standby
+    }
+
+    /// Makes a standby the primary, and waits until it can be written to.
+    ///
+    /// # Panics
+    /// When it does not become one.
+    pub async fn promote(&self) {
+        let mut connection = PgConnection::connect(&self.url()).await.expect("the standby answers");
+        let promoted: bool =
+            sqlx::query_scalar("SELECT pg_promote()").fetch_one(&mut connection).await.expect("it can be promoted");
+        assert!(promoted, "the standby was not promoted in time");
+    }
+
+    /// SIGKILL for the server and all its processes: nothing of it answers, writes or hangs up in good order any more.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub async fn kill(&mut self) {
+        let Some(postmaster) = self.pid() else { return };
+        // First, so that it starts no others in their place.
+        Signal::Stop.send(postmaster);
+        children(postmaster).into_iter().for_each(|child| Signal::Kill.send(child));
+        self.end(Signal::Kill).await;
+    }
+
     /// The address of its database `postgres`; the same after every restart.
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
@@ -115,6 +162,18 @@ impl PrivatePostgres {
         let ended = async || server.try_wait().expect("an own child can be asked").is_some();
         wait_until("PostgreSQL has ended", PATIENCE, ended).await;
     }
+}
+
+/// The processes that this one has started.
+fn children(parent: u32) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let parent_of = |pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // After the name, which may contain anything, come the state and the parent.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
+    };
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| parent_of(*pid) == Some(parent)).collect()
 }
 
 impl Drop for PrivatePostgres {

@@ -1,6 +1,8 @@
 //! Emit through a sqlx transaction on PostgreSQL.
 
 use chrono::{DateTime, Utc};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Connection, Executor, Postgres, Row};
 
 use super::postgres::{Columns, EXISTING, Written, emitted, many, one};
@@ -10,54 +12,62 @@ use crate::event::NewEvent;
 
 impl Transaction for sqlx::Transaction<'_, Postgres> {
     async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
-        let columns = Columns::new(rows);
-        let written = sqlx::query(many(rows))
-            .persistent(keeps_statements(self))
-            .bind(columns.ids)
-            .bind(columns.aggregate_types)
-            .bind(columns.aggregate_ids)
-            .bind(columns.event_types)
-            .bind(columns.payloads)
-            .bind(columns.headers)
-            .bind(columns.keys)
-            .bind(columns.max_attempts)
-            .bind(columns.deliver_at)
-            .fetch_all(&mut **self)
-            .await?;
-        written.iter().map(|row| emitted(read(row)?, true)).collect()
+        let written = insert(rows, keeps_statements(self)).fetch_all(&mut **self).await?;
+        written.iter().map(|row| emitted_of(row, true)).collect()
     }
 
     async fn insert_one(&mut self, row: &NewEvent) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
-        let written = sqlx::query(one(row))
-            .persistent(keeps_statements(self))
-            .bind(row.id)
-            .bind(&row.aggregate_type)
-            .bind(&row.aggregate_id)
-            .bind(&row.event_type)
-            .bind(&row.payload)
-            .bind(&row.headers)
-            .bind(&row.idempotency_key)
-            .bind(row.max_attempts)
-            .bind(row.deliver_at)
-            .fetch_optional(&mut **self)
-            .await?;
-        written.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+        let written = insert_one(row, keeps_statements(self)).fetch_optional(&mut **self).await?;
+        written.as_ref().map(place_of).transpose()
     }
 
     async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {
-        let row = sqlx::query(EXISTING)
-            .persistent(keeps_statements(self))
-            .bind(event_type)
-            .bind(key)
-            .fetch_optional(&mut **self)
-            .await?;
-        row.map(|row| emitted(read(&row)?, false)).transpose()
+        let row = find(event_type, key, keeps_statements(self)).fetch_optional(&mut **self).await?;
+        row.map(|row| emitted_of(&row, false)).transpose()
     }
 
     async fn run(&mut self, statement: &'static str) -> Result<(), DriverError> {
         self.execute(sqlx::raw_sql(AssertSqlSafe(statement))).await?;
         Ok(())
     }
+}
+
+type PgQuery = Query<'static, Postgres, PgArguments>;
+
+/// The statement that writes these rows; its answers are read by [`emitted_of`].
+pub(crate) fn insert(rows: &[NewEvent], kept: bool) -> PgQuery {
+    let columns = Columns::new(rows);
+    sqlx::query(many(rows))
+        .persistent(kept)
+        .bind(columns.ids)
+        .bind(columns.aggregate_types)
+        .bind(columns.aggregate_ids)
+        .bind(columns.event_types)
+        .bind(columns.payloads)
+        .bind(columns.headers)
+        .bind(columns.keys)
+        .bind(columns.max_attempts)
+        .bind(columns.deliver_at)
+}
+
+/// The statement that writes this row; its answer is read by [`place_of`].
+pub(crate) fn insert_one(row: &NewEvent, kept: bool) -> PgQuery {
+    sqlx::query(one(row))
+        .persistent(kept)
+        .bind(row.id)
+        .bind(&row.aggregate_type)
+        .bind(&row.aggregate_id)
+        .bind(&row.event_type)
+        .bind(&row.payload)
+        .bind(&row.headers)
+        .bind(&row.idempotency_key)
+        .bind(row.max_attempts)
+        .bind(row.deliver_at)
+}
+
+/// The statement that finds an event by its type and key; its answer is read by [`emitted_of`].
+pub(crate) fn find(event_type: &str, key: &str, kept: bool) -> PgQuery {
+    sqlx::query(EXISTING).persistent(kept).bind(event_type).bind(key)
 }
 
 /// Whether the application has let this connection keep a statement. One behind a transaction pooler must keep none:
@@ -67,6 +77,15 @@ fn keeps_statements(tx: &sqlx::Transaction<'_, Postgres>) -> bool {
     tx.cached_statements_size() > 0
 }
 
-fn read(row: &sqlx::postgres::PgRow) -> Result<Written, sqlx::Error> {
+pub(crate) fn emitted_of(row: &PgRow, is_new: bool) -> Result<Emitted, DriverError> {
+    emitted(read(row)?, is_new)
+}
+
+/// `seq` and `created_at`.
+pub(crate) fn place_of(row: &PgRow) -> Result<(i64, DateTime<Utc>), DriverError> {
+    Ok((row.try_get(0)?, row.try_get(1)?))
+}
+
+fn read(row: &PgRow) -> Result<Written, sqlx::Error> {
     Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?, row.try_get(4)?, row.try_get(5)?))
 }

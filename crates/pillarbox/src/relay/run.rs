@@ -119,8 +119,7 @@ impl Solitude {
 impl Engine {
     /// Wake: answers the pace of polling, which is faster when nothing else wakes the relay.
     async fn listen(&self) -> Pace {
-        let poll = self.settings.poll_interval;
-        let faster = poll.min(self.settings.poll_interval_unwoken);
+        let (poll, faster) = (self.longest_pause(true), self.longest_pause(false));
         match self.store.wake(self.waker.clone()).await {
             Ok(WakeUp::Tested) => Pace::new(poll),
             Ok(WakeUp::Polling) => Pace::new(faster),
@@ -136,6 +135,12 @@ impl Engine {
                 Pace::deaf(faster)
             }
         }
+    }
+
+    /// Between two looks of an idle relay, if notifications arrive and if they do not.
+    fn longest_pause(&self, notified: bool) -> Duration {
+        let poll = self.settings.poll_interval;
+        if notified { poll } else { poll.min(self.settings.poll_interval_unwoken) }
     }
 
     /// Claim, route, send, as long as it runs; the settler settles.
@@ -154,6 +159,9 @@ impl Engine {
                 }
             };
             backoff = FIRST_BACKOFF;
+            if let Some(notified) = self.waker.is_notified() {
+                pace.hears(notified, self.longest_pause(notified));
+            }
             let empty = claim.is_empty();
             if let Some(idle) = pace.claimed(empty, clock::now()) {
                 pulse.set_idle(idle);

@@ -1,8 +1,8 @@
 //! Wake: hints that there may be something to claim, and the pace of polling between them. Each is only a hint; polling
 //! finds what none of them told.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -16,6 +16,8 @@ struct Bell {
     ring: Notify,
     gone: Notify,
     is_gone: AtomicBool,
+    /// Whether notifications arrive, once a store has said so.
+    notified: Mutex<Option<bool>>,
 }
 
 impl Waker {
@@ -37,6 +39,17 @@ impl Waker {
         if !self.0.is_gone.load(Ordering::Acquire) {
             gone.await;
         }
+    }
+
+    /// For stores: whether the database tells of new events from now on.
+    pub fn set_notified(&self, notified: bool) {
+        *self.0.notified.lock().unwrap_or_else(PoisonError::into_inner) = Some(notified);
+        // The pace changes at once.
+        self.wake();
+    }
+
+    pub(super) fn is_notified(&self) -> Option<bool> {
+        *self.0.notified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The relay runs, perhaps again.
@@ -83,13 +96,22 @@ impl Pace {
         Self { deaf: true, ..Self::new(longest) }
     }
 
+    /// Notifications arrive, or do not any more.
+    pub(super) fn hears(&mut self, hears: bool, longest: Duration) {
+        if self.deaf == hears {
+            self.deaf = !hears;
+            self.longest = longest;
+            self.pause = FIRST_PAUSE;
+        }
+    }
+
     /// A claim was empty or not. Answers the flag when it is to be written.
     pub(super) fn claimed(&mut self, empty: bool, now: Instant) -> Option<bool> {
         if !empty {
             self.pause = FIRST_PAUSE;
             self.found = Some(now);
         }
-        let idle = empty && self.found.is_none_or(|found| now.duration_since(found) >= BREATH);
+        let idle = !self.deaf && empty && self.found.is_none_or(|found| now.duration_since(found) >= BREATH);
         let since = match self.spell {
             Some((was_idle, since)) if was_idle == idle => since,
             _ => {
@@ -97,7 +119,7 @@ impl Pace {
                 now
             }
         };
-        let tell = !self.deaf && idle != self.flagged && now.duration_since(since) >= HYSTERESIS;
+        let tell = idle != self.flagged && now.duration_since(since) >= HYSTERESIS;
         tell.then_some(idle)
     }
 
@@ -173,6 +195,21 @@ mod tests {
         let now = Instant::now();
         assert_eq!(pace.claimed(true, now), None);
         assert_eq!(pace.claimed(true, now + 1000 * MS), None);
+    }
+
+    #[test]
+    fn the_pace_follows_whether_notifications_arrive() {
+        let mut pace = Pace::deaf(200 * MS);
+        let now = Instant::now();
+        pace.hears(true, 1000 * MS);
+        assert_eq!(pace.claimed(true, now), None);
+        assert_eq!(pace.claimed(true, now + 100 * MS), Some(true));
+        pace.told(true);
+        pace.hears(false, 200 * MS);
+        assert_eq!(pace.claimed(true, now + 200 * MS), None);
+        assert_eq!(pace.claimed(true, now + 300 * MS), Some(false), "nobody need notify it any more");
+        let pauses: Vec<u128> = (0..8).map(|_| pace.rest().as_millis()).collect();
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 200, 200]);
     }
 
     #[tokio::test]

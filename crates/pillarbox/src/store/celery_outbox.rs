@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::postgres::pinned::Pinned;
-use super::postgres::{self, Schema, database};
+use super::postgres::{self, Connections, PostgresSettings, Schema, database};
 use super::row::seconds;
 use super::{Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, Retention, Settlement, Store, Swept, Ticket, WakeUp};
 use crate::error::StoreError;
@@ -92,7 +92,20 @@ impl CeleryOutboxStore {
     /// # Errors
     /// When the URL cannot be read or the database does not answer.
     pub async fn connect(url: &str, schema: &str, settings: CeleryOutboxSettings) -> Result<Self, StoreError> {
-        Self::new(postgres::open(url, postgres::CONNECTIONS).await?, schema, settings)
+        Self::connect_with(url, schema, settings, PostgresSettings::default()).await
+    }
+
+    /// As [`CeleryOutboxStore::connect`], with other settings of its connections.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn connect_with(
+        url: &str,
+        schema: &str,
+        settings: CeleryOutboxSettings,
+        connections: PostgresSettings,
+    ) -> Result<Self, StoreError> {
+        Self::over(postgres::open(url, connections).await?, schema, settings)
     }
 
     /// On a pool of the application's. It must be called within a tokio runtime.
@@ -100,8 +113,12 @@ impl CeleryOutboxStore {
     /// # Errors
     /// When the schema's name cannot be one.
     pub fn new(pool: PgPool, schema: &str, settings: CeleryOutboxSettings) -> Result<Self, StoreError> {
+        Self::over(Connections::on(pool), schema, settings)
+    }
+
+    fn over(connections: Arc<Connections>, schema: &str, settings: CeleryOutboxSettings) -> Result<Self, StoreError> {
         let outbox = Arc::new(Outbox {
-            pool: Pinned::beginning_with(pool, BEGIN),
+            pool: Pinned::beginning_with(connections, BEGIN),
             schema: Schema::new(schema)?,
             settings,
             fences: Fences::default(),

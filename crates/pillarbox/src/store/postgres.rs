@@ -9,9 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use sqlx::Postgres;
-use sqlx::postgres::{PgArguments, PgPool};
-use sqlx::query::Query;
+use sqlx::postgres::PgPool;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -33,6 +31,7 @@ mod figures;
 mod floor;
 mod hold;
 mod inspect;
+pub(super) mod link;
 mod list;
 mod listen;
 mod locked;
@@ -43,16 +42,19 @@ mod people;
 pub(super) mod pinned;
 mod read;
 mod schema;
+mod servers;
 mod settle;
 mod statement;
+mod url;
 
 use cleanup::CleanedUntil;
-pub(super) use connect::{CONNECTIONS, open};
+pub use connect::PostgresSettings;
+pub(super) use connect::{Connections, open};
 use floor::{Floor, From, Place};
 use hold::{Holds, lock};
 use neighbours::Neighbours;
 use pinned::Pinned;
-pub(super) use statement::Schema;
+pub(super) use statement::{Schema, Statement};
 
 /// An outbox in a PostgreSQL database.
 #[derive(Debug, Clone)]
@@ -75,28 +77,38 @@ pub struct PostgresStore {
 impl PostgresStore {
     /// Connects. The tables are looked for in `schema`; [`Store::check`] says whether they are there.
     ///
+    /// The URL may name several hosts, as libpq has it: `postgres://ann@a:5432,b:5432/shop`. Each new connection then goes to
+    /// the one that can be written to, unless `target_session_attrs` says otherwise.
+    ///
     /// # Errors
     /// When the URL cannot be read or the database does not answer.
     pub async fn connect(url: &str, schema: &str) -> Result<Self, StoreError> {
-        Self::new(open(url, CONNECTIONS).await?, schema)
+        Self::connect_with(url, schema, PostgresSettings::default()).await
     }
 
-    /// As [`PostgresStore::connect`], with so many connections at most: for those who only look, beside a relay.
+    /// As [`PostgresStore::connect`], with other settings.
     ///
     /// # Errors
     /// As there.
-    pub async fn connect_with(url: &str, schema: &str, connections: u32) -> Result<Self, StoreError> {
-        Self::new(open(url, connections).await?, schema)
+    pub async fn connect_with(url: &str, schema: &str, settings: PostgresSettings) -> Result<Self, StoreError> {
+        Self::over(open(url, settings).await?, schema)
     }
 
     /// On a pool of the application's. It must be called within a tokio runtime.
     ///
+    /// A statement that is not answered within 30 seconds fails, and its connection is not given back to the pool. Following a
+    /// failover to another host is then up to the pool: [`PostgresStore::connect`] does so by itself.
+    ///
     /// # Errors
     /// When the schema's name cannot be one.
     pub fn new(pool: PgPool, schema: &str) -> Result<Self, StoreError> {
+        Self::over(Connections::on(pool), schema)
+    }
+
+    fn over(connections: Arc<Connections>, schema: &str) -> Result<Self, StoreError> {
         let schema = Schema::new(schema)?;
-        let holds = Arc::new(Holds::new(pool.clone()));
-        let pool = Pinned::new(pool);
+        let holds = Arc::new(Holds::new(&connections));
+        let pool = Pinned::new(connections);
         let (give_back, dropped) = mpsc::unbounded_channel();
         tokio::spawn(give_back_dropped(pool.clone(), schema.clone(), Arc::downgrade(&holds), dropped));
         Ok(Self {
@@ -121,7 +133,8 @@ impl PostgresStore {
         self.walk.lock().leased(Instant::now() + Duration::from_secs(3600));
     }
 
-    /// The pool, for transactions to emit in.
+    /// The pool, for transactions to emit in: the application's, or one with connections of its own, which are made when they
+    /// are needed.
     #[must_use]
     pub fn pool(&self) -> &PgPool {
         self.pool.pool()
@@ -344,15 +357,13 @@ impl Store for PostgresStore {
     }
 
     async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
-        let works = listen::start(self.pool(), waker).await.map_err(database("listening for notifications"))?;
-        self.keeps_statements.store(works == WakeUp::Tested, Ordering::Relaxed);
-        Ok(works)
+        listen::start(&self.pool, &self.keeps_statements, waker).await.map_err(database("listening for notifications"))
     }
 }
 
 impl PostgresStore {
     /// A statement of which a plan may be kept: it has no other than the right one.
-    fn kept_query(&self, text: &str) -> Query<'static, Postgres, PgArguments> {
+    fn kept_query(&self, text: &str) -> Statement {
         self.schema.query(text).persistent(self.keeps_statements.load(Ordering::Relaxed))
     }
 

@@ -1,5 +1,6 @@
 //! An outbox in a file of its own, a relay's settings for impatient tests, and destinations that do as they are told.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use pillarbox::{
 };
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, oneshot};
+use tracing::subscriber::DefaultGuard;
 use uuid::Uuid;
 
 /// More than enough for anything that is going to happen.
@@ -196,4 +198,35 @@ pub(crate) fn all_to(name: &str) -> Route {
 pub(crate) fn sorted(mut ids: Vec<Uuid>) -> Vec<Uuid> {
     ids.sort();
     ids
+}
+
+/// What is logged from warnings on, in this thread.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// As long as the guard lives.
+    pub(crate) fn of_warnings() -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let logged = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::WARN)
+            .with_ansi(false)
+            .with_writer(move || logged.clone());
+        (log, tracing::subscriber::set_default(subscriber.finish()))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }

@@ -4,6 +4,7 @@
 
 mod adopted;
 mod crashes;
+mod failover;
 mod fixture;
 mod leases;
 mod memory;
@@ -16,4 +17,5 @@ mod pooler;
 mod recovery;
 mod running;
 mod settling;
+mod silence;
 mod stopping;

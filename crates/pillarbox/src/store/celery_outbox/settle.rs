@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use sqlx::postgres::PgConnection;
 use tokio::sync::mpsc;
 
 use super::fence::{Held, row_id};
 use super::{Outbox, lock};
 use crate::delivery::Change;
+use crate::store::postgres::link::Link;
 use crate::store::row::kept;
 use crate::store::{Settlement, Ticket};
 
@@ -93,7 +93,7 @@ impl Outbox {
 
     async fn write_staying(
         &self,
-        connection: &mut PgConnection,
+        connection: &mut Link,
         staying: &[Staying],
         held: &Held<'_>,
     ) -> Result<Settled, sqlx::Error> {

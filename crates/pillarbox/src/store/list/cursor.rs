@@ -1,7 +1,6 @@
 //! Where a page of a list ended: opaque to people, safe in a link.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use base64::Engine;
@@ -29,9 +28,6 @@ pub(super) enum Place {
     #[serde(rename = "d")]
     Delivered(String, i64),
 }
-
-/// Seconds from 1970 to the end of 9999.
-const MOMENTS: RangeInclusive<i64> = 0..=253_402_300_799;
 
 /// A cursor that is none, or one of another list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -301,7 +301,7 @@ mod tests {
         for oldest_first in [false, true] {
             let turn = Turn { oldest_first, ..Turn::default() };
             let (stretch, ..) = Plan::of(&filter, &turn).unwrap().next().unwrap();
-            assert_eq!((stretch.way, stretch.from), (Way::Failed, (since, i64::MIN)));
+            assert_eq!((stretch.way, stretch.from), (Way::Failed, (Bound::At(since), i64::MIN)));
             assert_eq!(stretch.descending, !oldest_first);
         }
     }

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
 
+use super::link::Tx;
 use super::{PostgresStore, limit};
 use crate::store::act::{Entry, Marked, REPLAY, REPLAY_OF, Replayed, Retried, key_of_replays};
 use crate::store::row::{answers, distinct, kept, replayed};
@@ -111,7 +111,7 @@ impl PostgresStore {
 
     pub(super) async fn write_down(
         &self,
-        tx: &mut Transaction<'static, Postgres>,
+        tx: &mut Tx,
         entry: Entry<'_>,
         what: &str,
         events: usize,
@@ -134,7 +134,7 @@ impl PostgresStore {
     }
 
     /// So many are due now, and a relay that is idle need not find out by itself.
-    async fn wake_relays(&self, tx: &mut Transaction<'static, Postgres>, due: usize) -> Result<(), sqlx::Error> {
+    async fn wake_relays(&self, tx: &mut Tx, due: usize) -> Result<(), sqlx::Error> {
         if due == 0 {
             return Ok(());
         }

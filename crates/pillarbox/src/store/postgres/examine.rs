@@ -138,7 +138,7 @@ impl PostgresStore {
     }
 
     async fn pooler(&self) -> Result<Finding, sqlx::Error> {
-        Ok(if listen::sessions_are_ours(self.pool.pool()).await? {
+        Ok(if listen::sessions_are_ours(&self.pool).await? {
             Finding::good("pooler", "none, or one that keeps sessions apart: notifications arrive")
         } else {
             let fix = "give the relay a direct connection; applications may stay behind the pooler";

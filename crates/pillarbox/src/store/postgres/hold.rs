@@ -9,11 +9,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sqlx::postgres::PgPool;
-use sqlx::{Executor, Postgres, Transaction};
 use uuid::Uuid;
 
+use super::connect::Connections;
 use super::floor::{From, Place};
+use super::link::Tx;
 use super::pinned::Pinned;
 use super::settle::Fence;
 use super::{PostgresStore, database};
@@ -35,12 +35,10 @@ const MOST: usize = 4;
 const REMEMBERED: usize = 64;
 
 /// How transactions that claim begin. Statements that claim are held to the index that is made for them: where the planner
-/// knows nothing of a backlog yet, it would read all of it and sort. A host that vanishes must not keep its locks for ever,
-/// and one that only paused should find them again.
+/// knows nothing of a backlog yet, it would read all of it and sort.
 macro_rules! begin {
     () => {
         "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off; \
-         SET LOCAL idle_in_transaction_session_timeout = '30s'; \
          SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off"
     };
 }
@@ -75,7 +73,7 @@ pub(super) struct Hold {
 
 #[derive(Debug)]
 struct Held {
-    tx: Transaction<'static, Postgres>,
+    tx: Tx,
     ids: Vec<Uuid>,
     /// More was locked than was claimed, because of its size: it begins here.
     cut: Option<Place>,
@@ -110,10 +108,10 @@ impl Tempo {
 }
 
 impl Holds {
-    pub(super) fn new(pool: PgPool) -> Self {
+    pub(super) fn new(connections: &Arc<Connections>) -> Self {
         Self {
-            kept: Pinned::beginning_with(pool.clone(), BEGIN_KEPT),
-            pool: Pinned::beginning_with(pool, BEGIN),
+            kept: Pinned::beginning_with(Arc::clone(connections), BEGIN_KEPT),
+            pool: Pinned::beginning_with(Arc::clone(connections), BEGIN),
             open: Mutex::default(),
             broken: Mutex::default(),
             tempo: Mutex::new(Tempo { typical: LONGEST, penalty: Duration::ZERO, leases_until: None }),
@@ -133,7 +131,7 @@ impl Holds {
 
     /// Whether a claim made now can be held by locks.
     pub(super) fn has_room(&self) -> bool {
-        let most = MOST.min(self.pool.pool().options().get_max_connections() as usize / 3);
+        let most = MOST.min(self.pool.connections().most() / 3);
         let slow = lock(&self.tempo).leases_until.is_some_and(|until| until > Instant::now());
         !slow && lock(&self.open).len() < most
     }
@@ -188,7 +186,7 @@ impl PostgresStore {
     /// The claim of events that this transaction holds.
     pub(super) fn held_claim(
         &self,
-        tx: Transaction<'static, Postgres>,
+        tx: Tx,
         events: Vec<Claimed>,
         token: Uuid,
         lease: Duration,
@@ -256,10 +254,10 @@ impl PostgresStore {
         if settlements.iter().all(|settlement| settlement.is_plain_delivery() || settlement.plain_park().is_some()) {
             return self.settle_and_lease(hold, held, settlements, delete).await;
         }
-        held.tx.execute("SAVEPOINT settle").await?;
+        held.tx.run("SAVEPOINT settle").await?;
         match self.settle_and_lease(hold, held, settlements, delete).await {
             Err(sqlx::Error::Database(refused)) => {
-                held.tx.execute("ROLLBACK TO SAVEPOINT settle").await?;
+                held.tx.run("ROLLBACK TO SAVEPOINT settle").await?;
                 let leased = self.settle_and_lease(hold, held, &[], delete).await?;
                 Ok(Done { refused: Some(sqlx::Error::Database(refused)), ..leased })
             }

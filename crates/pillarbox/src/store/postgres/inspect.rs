@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use sqlx::Row;
 use uuid::Uuid;
 
+use super::link::Link;
 use super::moment::Moment;
 use super::{PostgresStore, database, read};
 use crate::emit::{self, Emitted};
@@ -115,9 +116,8 @@ impl Inspect for PostgresStore {
 impl PostgresStore {
     async fn emit_alone(&self, event: Event, once: bool, who: Option<&str>) -> Result<Emitted, StoreError> {
         let mut tx = self.pool.begin().await.map_err(database("beginning a transaction"))?;
-        sqlx::Executor::execute(&mut *tx, sqlx::raw_sql(self.schema.sql("SET LOCAL search_path TO {schema}")))
-            .await
-            .map_err(database("choosing the schema"))?;
+        let choose = self.schema.sql("SET LOCAL search_path TO {schema}");
+        Link::run(&mut tx, choose).await.map_err(database("choosing the schema"))?;
         let emitted = if once { emit::emit_once(&mut tx, event).await } else { emit::emit(&mut tx, event).await }?;
         if let Some(who) = who.filter(|_| emitted.is_new) {
             let entry = Entry::Anew { who, target: &format!("{} {}", emitted.event_type, emitted.id) };

@@ -1,13 +1,12 @@
 //! Lists of events on PostgreSQL: a stretch of an index at a time.
 
 use chrono::{DateTime, Utc};
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::{Query, QueryScalar};
-use sqlx::{Postgres, Row};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use super::moment::Moment;
-use super::{PostgresStore, database, limit, read};
+use super::{PostgresStore, Statement, database, limit, read};
 use crate::error::StoreError;
 use crate::store::dead_letters::{DeadLetters, Groups, Letter};
 use crate::store::inspect::{EventView, State};
@@ -49,7 +48,7 @@ impl PostgresStore {
         filter: &Filter,
         most: usize,
         budget: u64,
-    ) -> Query<'static, Postgres, PgArguments> {
+    ) -> Statement {
         let routes = filter.destination.as_ref().map(|to| to.routes.iter().collect::<Vec<_>>()).unwrap_or_default();
         let name = filter.destination.as_ref().map(|to| to.name.clone());
         let leads = |to: &[String]| name.as_ref().is_some_and(|name| to.contains(name));
@@ -137,9 +136,7 @@ impl PostgresStore {
     async fn of_index(
         &self,
         text: &str,
-        bind: impl FnOnce(
-            QueryScalar<'static, Postgres, Uuid, PgArguments>,
-        ) -> QueryScalar<'static, Postgres, Uuid, PgArguments>,
+        bind: impl FnOnce(Statement<Uuid>) -> Statement<Uuid>,
     ) -> Result<Vec<Uuid>, sqlx::Error> {
         let mut tx = self.holds.pool().begin().await?;
         let ids = bind(self.schema.query_scalar(text)).fetch_all(&mut *tx).await?;

@@ -1,11 +1,18 @@
-//! Wake on PostgreSQL: `LISTEN`, and a test that a notification arrives.
+//! Wake on PostgreSQL: `LISTEN`, and a test that a notification arrives. It is tried until it works, and again whenever the
+//! connection is lost or goes silent; meanwhile polling finds what nobody tells.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnection, PgListener, PgPool};
-use sqlx::{AssertSqlSafe, Executor, Row};
+use sqlx::postgres::{PgListener, PgPool};
+use sqlx::{AssertSqlSafe, Error, Executor, Row};
+use tokio::time::timeout;
 use uuid::Uuid;
 
+use super::link::Link;
+use super::pinned::Pinned;
+use super::servers::silent;
 use crate::relay::wake::Waker;
 use crate::store::WakeUp;
 
@@ -15,26 +22,34 @@ const CHANNEL: &str = "outbox_wake";
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A pooler that is idle is found with the second look; one that is busy hides behind chance, but not so often.
 const LOOKS: u32 = 10;
+/// Between two tries to listen.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Listens until the waker's relay is gone. A lost connection is made again; what was missed meanwhile, polling finds.
-pub(super) async fn start(pool: &PgPool, waker: Waker) -> Result<WakeUp, sqlx::Error> {
-    if !sessions_are_ours(pool).await? {
-        return Ok(WakeUp::Eaten);
+/// Listens until the waker's relay is gone, and answers whether that works now. The waker is told when that changes.
+///
+/// `direct` is set when there is no transaction pooler between.
+pub(super) async fn start(pool: &Pinned, direct: &Arc<AtomicBool>, waker: Waker) -> Result<WakeUp, Error> {
+    // One try is waited for, so that a relay begins with the right pace.
+    let first = connect(pool).await;
+    let told = match &first {
+        Ok(Some(_)) => Ok(WakeUp::Tested),
+        Ok(None) => Ok(WakeUp::Eaten),
+        Err(error) => Err(Error::Io(std::io::Error::other(error.to_string()))),
+    };
+    direct.store(matches!(first, Ok(Some(_))), Ordering::Relaxed);
+    // Behind a transaction pooler it will never work.
+    if !matches!(first, Ok(None)) {
+        tokio::spawn(keep_listening(pool.clone(), Arc::clone(direct), first, waker));
     }
-    let mut listener = PgListener::connect_with(pool).await?;
-    if !hears_itself(&mut listener, pool).await? {
-        return Ok(WakeUp::Eaten);
-    }
-    listener.listen(CHANNEL).await?;
-    tokio::spawn(listen(listener, waker));
-    Ok(WakeUp::Tested)
+    told
 }
 
 /// Whether a connection keeps its server process between transactions, and for itself. Behind a transaction pooler
 /// `LISTEN` would not only be in vain: whoever gets that server connection next gets notifications that it never asked
 /// for, and sqlx takes them for an error.
-pub(super) async fn sessions_are_ours(pool: &PgPool) -> Result<bool, sqlx::Error> {
-    let mut one = pool.acquire().await?;
+pub(super) async fn sessions_are_ours(pool: &Pinned) -> Result<bool, Error> {
+    let mut one = pool.link().await?;
     let ours = server_process(&mut one).await?;
     for _ in 0..LOOKS {
         // A transaction keeps its server connection, so a pooler has one less to be right with by chance.
@@ -47,40 +62,95 @@ pub(super) async fn sessions_are_ours(pool: &PgPool) -> Result<bool, sqlx::Error
     Ok(true)
 }
 
-async fn server_process(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
-    sqlx::raw_sql("SELECT pg_backend_pid()").fetch_one(connection).await?.try_get(0)
+async fn server_process(link: &mut Link) -> Result<i32, Error> {
+    link.row("SELECT pg_backend_pid()").await?.try_get(0)
+}
+
+/// A connection that listens and was tested; `None` if notifications do not arrive.
+async fn connect(pool: &Pinned) -> Result<Option<PgListener>, Error> {
+    if !sessions_are_ours(pool).await? {
+        return Ok(None);
+    }
+    let own: PgPool = pool.connections().for_listening();
+    let mut listener = within(pool, PgListener::connect_with(&own)).await?;
+    // A new one is made here, where it is looked for the primary.
+    listener.eager_reconnect(false);
+    if !hears_itself(&mut listener, pool).await? {
+        return Ok(None);
+    }
+    within(pool, listener.listen(CHANNEL)).await?;
+    Ok(Some(listener))
 }
 
 /// Through a channel that nobody else knows: if the test leaves it behind somewhere, it harms nobody.
-async fn hears_itself(listener: &mut PgListener, pool: &PgPool) -> Result<bool, sqlx::Error> {
+async fn hears_itself(listener: &mut PgListener, pool: &Pinned) -> Result<bool, Error> {
     let channel = format!("outbox_test_{}", Uuid::new_v4().simple());
-    listener.listen(&channel).await?;
+    within(pool, listener.listen(&channel)).await?;
     let echo = async {
-        pool.execute(sqlx::raw_sql(AssertSqlSafe(format!("NOTIFY {channel}")))).await?;
-        listener.recv().await
+        pool.link().await?.run(AssertSqlSafe(format!("NOTIFY {channel}"))).await?;
+        listener.try_recv().await
     };
-    let heard = match tokio::time::timeout(PATIENCE, echo).await {
-        Ok(heard) => heard.map(|_| true),
+    let heard = match timeout(PATIENCE, echo).await {
+        Ok(heard) => heard.map(|heard| heard.is_some()),
         Err(_) => Ok(false),
     };
-    listener.unlisten(&channel).await?;
+    within(pool, listener.unlisten(&channel)).await?;
     heard
 }
 
-async fn listen(mut listener: PgListener, waker: Waker) {
-    /// Before a connection that could not be made is tried again.
-    const PAUSE: Duration = Duration::from_secs(1);
+async fn keep_listening(pool: Pinned, direct: Arc<AtomicBool>, first: Result<Option<PgListener>, Error>, waker: Waker) {
+    let mut pause = FIRST_PAUSE;
+    let mut tried = first;
+    loop {
+        if let Ok(Some(listener)) = tried {
+            direct.store(true, Ordering::Relaxed);
+            waker.set_notified(true);
+            let Some(error) = listen(&pool, listener, &waker).await else { return };
+            tracing::warn!(%error, "notifications are interrupted; polling goes on until they work again");
+            waker.set_notified(false);
+            pause = FIRST_PAUSE;
+        }
+        tokio::select! {
+            () = waker.relay_gone() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+        tried = tokio::select! {
+            () = waker.relay_gone() => return,
+            tried = connect(&pool) => tried,
+        };
+        if let Ok(Some(_)) = tried {
+            // What was missed meanwhile.
+            waker.wake();
+            tracing::info!("notifications work");
+        }
+    }
+}
+
+/// Until the relay is gone, or with the error that interrupted it. A connection on which nothing comes for a while is asked
+/// for an answer. One that gives none is dropped, and with it a task of the driver's that waits on it until the
+/// kernel gives up.
+async fn listen(pool: &Pinned, mut listener: PgListener, waker: &Waker) -> Option<Error> {
+    let silence = pool.connections().deadline();
     loop {
         let heard = tokio::select! {
-            () = waker.relay_gone() => return,
-            heard = listener.recv() => heard,
+            () = waker.relay_gone() => return None,
+            heard = timeout(silence, listener.try_recv()) => heard,
         };
         match heard {
-            Ok(_) => waker.wake(),
-            Err(error) => {
-                tracing::warn!(%error, "notifications are interrupted; polling goes on");
-                tokio::time::sleep(PAUSE).await;
+            Ok(Ok(Some(_))) => waker.wake(),
+            Ok(Ok(None)) => return Some(Error::Io(std::io::ErrorKind::ConnectionReset.into())),
+            Ok(Err(error)) => return Some(error),
+            Err(_) => {
+                if let Err(error) = within(pool, listener.execute("SELECT 1")).await {
+                    return Some(error);
+                }
             }
         }
     }
+}
+
+async fn within<T>(pool: &Pinned, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let deadline = pool.connections().deadline();
+    timeout(deadline, work).await.unwrap_or_else(|_| Err(silent(deadline)))
 }

@@ -3,10 +3,10 @@
 
 use std::sync::atomic::Ordering;
 
-use futures_util::TryStreamExt;
-use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::postgres::PgRow;
 
 use super::floor::Place;
+use super::link::Link;
 use super::{PostgresStore, database, limit, read};
 use crate::delivery::Delivery;
 use crate::error::StoreError;
@@ -36,12 +36,7 @@ impl Locked {
 
 impl PostgresStore {
     /// Locks what is due above the floor.
-    pub(super) async fn lock_due(
-        &self,
-        connection: &mut PgConnection,
-        ask: Ask,
-        floor: Place,
-    ) -> Result<Locked, StoreError> {
+    pub(super) async fn lock_due(&self, connection: &mut Link, ask: Ask, floor: Place) -> Result<Locked, StoreError> {
         // If each has no more than this, they need not be summed up.
         let share = ask.bytes / ask.limit.max(1);
         if self.holds.light.load(Ordering::Relaxed)
@@ -58,44 +53,45 @@ impl PostgresStore {
     /// `None`: there is a payload that is larger.
     async fn lock_light(
         &self,
-        connection: &mut PgConnection,
+        connection: &mut Link,
         most: usize,
         share: usize,
         floor: Place,
     ) -> Result<Option<Locked>, StoreError> {
-        let mut rows = self
+        let query = self
             .kept_query(include_str!("../../../sql/postgres/hold_light.sql"))
             .bind(limit(most))
             .bind(limit(share))
             .bind(floor.0)
             .bind(floor.1)
-            .fetch(connection);
+            .into_query();
         let mut locked = Locked { rows: Vec::with_capacity(most.min(1000)), ..Locked::default() };
         let mut light = true;
         // To its end: the connection is needed again.
-        while let Some(row) = rows.try_next().await.map_err(|error| self.claiming(error))? {
-            light = light && read::has_payload(&row)?;
-            if light {
-                locked.add(&row)?;
-            }
-        }
+        let see = |row: &PgRow| {
+            light = light && read::has_payload(row)?;
+            if light { locked.add(row) } else { Ok(()) }
+        };
+        connection.each(query, see).await.map_err(|error| self.claiming(error))??;
         locked.count = locked.rows.len();
         Ok(Some(locked).filter(|_| light))
     }
 
-    async fn lock_heavy(&self, connection: &mut PgConnection, ask: Ask, floor: Place) -> Result<Locked, StoreError> {
-        let mut rows = self
+    async fn lock_heavy(&self, connection: &mut Link, ask: Ask, floor: Place) -> Result<Locked, StoreError> {
+        let query = self
             .kept_query(include_str!("../../../sql/postgres/hold.sql"))
             .bind(limit(ask.limit))
             .bind(limit(ask.bytes))
             .bind(floor.0)
             .bind(floor.1)
-            .fetch(connection);
+            .into_query();
         let mut locked = Locked::default();
-        while let Some(row) = rows.try_next().await.map_err(|error| self.claiming(error))? {
-            locked.add(&row)?;
-            locked.count = read::locked(&row)?;
-        }
+        let see = |row: &PgRow| {
+            locked.add(row)?;
+            locked.count = read::locked(row)?;
+            Ok(())
+        };
+        connection.each(query, see).await.map_err(|error| self.claiming(error))??;
         Ok(locked)
     }
 

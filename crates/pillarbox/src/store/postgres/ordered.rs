@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use sqlx::Row;
-use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use super::floor::{self, Place};
+use super::link::Link;
 use super::locked::LockedEvent;
 use super::moment::Moment;
 use super::{PostgresStore, database, limit, read};
@@ -102,7 +103,7 @@ impl PostgresStore {
     /// Those that need not wait for others of their aggregates, in the order of `seq`.
     async fn free(
         &self,
-        connection: &mut PgConnection,
+        connection: &mut Link,
         mut locked: Vec<LockedEvent>,
         on_failed: OnFailed,
     ) -> Result<Vec<LockedEvent>, StoreError> {

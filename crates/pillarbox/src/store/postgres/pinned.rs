@@ -4,76 +4,110 @@
 //! connection, where the unnamed statement is somebody else's: a give-back could run as somebody's delete. So each
 //! statement has a transaction of its own. It is READ COMMITTED, whatever the database's default: above that, two relays
 //! that claim at once would see serialisation failures instead of each other's locks.
+//!
+//! Each transaction tells the server how long it may take: a client that vanished must not keep its locks for ever.
 
-use futures_util::future::BoxFuture;
-use futures_util::stream::{self, BoxStream};
-use futures_util::{StreamExt, TryStreamExt};
-use sqlx::postgres::{PgPool, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
-use sqlx::{Either, Error, Execute, Executor, Postgres, SqlStr, Transaction};
+use std::sync::Arc;
+use std::time::Duration;
 
-/// A pool whose every statement is a transaction.
+use chrono::{DateTime, Utc};
+use sqlx::postgres::{PgPool, PgQueryResult, PgRow};
+use sqlx::{AssertSqlSafe, Error};
+
+use super::connect::Connections;
+use super::link::{Link, Tx};
+use super::statement::{PgQuery, Runs};
+use crate::emit::{self, Emitted, sqlx_postgres};
+use crate::error::DriverError;
+use crate::event::NewEvent;
+
+/// How long a transaction may wait for its client: one that only paused should find its locks again.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// Connections whose every statement is a transaction.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Pinned {
-    pool: PgPool,
-    begin: &'static str,
+    connections: Arc<Connections>,
+    begin: Arc<str>,
+    longest: Duration,
 }
 
 impl Pinned {
-    pub(in crate::store) fn new(pool: PgPool) -> Self {
-        Self::beginning_with(pool, "BEGIN ISOLATION LEVEL READ COMMITTED")
+    pub(in crate::store) fn new(connections: Arc<Connections>) -> Self {
+        Self::beginning_with(connections, "BEGIN ISOLATION LEVEL READ COMMITTED")
     }
 
     /// Its transactions begin with this: READ COMMITTED, and whatever else is to hold in each of them.
-    pub(in crate::store) fn beginning_with(pool: PgPool, begin: &'static str) -> Self {
-        Self { pool, begin }
+    pub(in crate::store) fn beginning_with(connections: Arc<Connections>, begin: &str) -> Self {
+        let longest = connections.longest();
+        Self { begin: limited(begin, longest), connections, longest }
     }
 
+    /// For statements that may take so long.
+    pub(in crate::store) fn patient(&self, longest: Duration) -> Self {
+        let begin = limited("BEGIN ISOLATION LEVEL READ COMMITTED", longest);
+        Self { begin, connections: Arc::clone(&self.connections), longest }
+    }
+
+    /// The application's pool, or one for it.
     pub(in crate::store) fn pool(&self) -> &PgPool {
-        &self.pool
+        self.connections.public()
+    }
+
+    pub(super) fn connections(&self) -> &Arc<Connections> {
+        &self.connections
+    }
+
+    /// A connection without a transaction.
+    pub(super) async fn link(&self) -> Result<Link, Error> {
+        Ok(self.connections.acquire().await?.patient(self.longest))
     }
 
     /// For several statements that belong together.
-    pub(in crate::store) async fn begin(&self) -> Result<Transaction<'static, Postgres>, Error> {
-        self.pool.begin_with(self.begin).await
+    pub(in crate::store) async fn begin(&self) -> Result<Tx, Error> {
+        Tx::begin(self.link().await?, AssertSqlSafe(Arc::clone(&self.begin))).await
     }
 }
 
-impl<'p> Executor<'p> for &'_ Pinned {
-    type Database = Postgres;
+fn limited(begin: &str, longest: Duration) -> Arc<str> {
+    let (longest, idle) = (longest.as_millis(), IDLE.as_millis());
+    format!("{begin}; SET LOCAL statement_timeout = {longest}; SET LOCAL idle_in_transaction_session_timeout = {idle}")
+        .into()
+}
 
-    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, Result<Either<PgQueryResult, PgRow>, Error>>
-    where
-        'p: 'e,
-        E: 'q + Execute<'q, Postgres>,
-    {
-        let pinned = self.clone();
-        let answers = async move {
-            let mut tx = pinned.begin().await?;
-            let answers: Vec<_> = tx.fetch_many(query).try_collect().await?;
-            tx.commit().await?;
-            Ok::<_, Error>(stream::iter(answers).map(Ok))
-        };
-        stream::once(answers).try_flatten().boxed()
+impl Runs for &Pinned {
+    async fn rows(self, query: PgQuery) -> Result<Vec<PgRow>, Error> {
+        let mut tx = self.begin().await?;
+        let rows = (&mut *tx).rows(query).await?;
+        tx.commit().await?;
+        Ok(rows)
     }
 
-    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, Result<Option<PgRow>, Error>>
-    where
-        'p: 'e,
-        E: 'q + Execute<'q, Postgres>,
-    {
-        let pinned = self.clone();
-        Box::pin(async move {
-            let mut tx = pinned.begin().await?;
-            let row = tx.fetch_optional(query).await?;
-            tx.commit().await?;
-            Ok(row)
-        })
+    async fn done(self, query: PgQuery) -> Result<PgQueryResult, Error> {
+        let mut tx = self.begin().await?;
+        let done = (&mut *tx).done(query).await?;
+        tx.commit().await?;
+        Ok(done)
+    }
+}
+
+impl emit::Transaction for Tx {
+    async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
+        let written = (&mut **self).rows(sqlx_postgres::insert(rows, false)).await?;
+        written.iter().map(|row| sqlx_postgres::emitted_of(row, true)).collect()
     }
 
-    fn prepare_with<'e>(self, sql: SqlStr, parameters: &'e [PgTypeInfo]) -> BoxFuture<'e, Result<PgStatement, Error>>
-    where
-        'p: 'e,
-    {
-        self.pool.prepare_with(sql, parameters)
+    async fn insert_one(&mut self, row: &NewEvent) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
+        let written = (&mut **self).rows(sqlx_postgres::insert_one(row, false)).await?;
+        written.first().map(sqlx_postgres::place_of).transpose()
+    }
+
+    async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {
+        let found = (&mut **self).rows(sqlx_postgres::find(event_type, key, false)).await?;
+        found.first().map(|row| sqlx_postgres::emitted_of(row, false)).transpose()
+    }
+
+    async fn run(&mut self, statement: &'static str) -> Result<(), DriverError> {
+        Ok(Link::run(self, statement).await?)
     }
 }

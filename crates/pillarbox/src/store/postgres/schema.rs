@@ -1,6 +1,8 @@
 //! Migrate on PostgreSQL: the numbered files, one transaction for all that are missing, and the grants.
 
-use sqlx::{AssertSqlSafe, Executor};
+use std::time::Duration;
+
+use sqlx::AssertSqlSafe;
 
 use super::{PostgresStore, database};
 use crate::error::StoreError;
@@ -9,6 +11,8 @@ use crate::store::migrate::{self, Migration, Role};
 pub(super) const MIGRATIONS: &[Migration] =
     &[Migration { version: 1, name: "outbox", sql: include_str!("../../../sql/postgres/migrations/0001_outbox.sql") }];
 
+/// How long a migration may take, of a table with many rows for instance.
+const LONGEST: Duration = Duration::from_secs(4 * 3600);
 /// Relation does not exist, and schema does not exist.
 const NOT_THERE: [&str; 2] = ["42P01", "3F000"];
 
@@ -22,8 +26,8 @@ impl PostgresStore {
     }
 
     async fn apply_missing(&self) -> Result<Vec<Migration>, sqlx::Error> {
-        let mut tx = self.pool.begin().await?;
-        tx.execute("SELECT pg_advisory_xact_lock(hashtext('pillarbox migrate'))").await?;
+        let mut tx = self.pool.patient(LONGEST).begin().await?;
+        tx.run("SELECT pg_advisory_xact_lock(hashtext('pillarbox migrate'))").await?;
         // IF NOT EXISTS would still ask for the right to create schemas, which an owner of tables need not have.
         let there: bool = self
             .schema
@@ -32,10 +36,10 @@ impl PostgresStore {
             .fetch_one(&mut *tx)
             .await?;
         if !there {
-            tx.execute(sqlx::raw_sql(self.schema.sql("CREATE SCHEMA {schema}"))).await?;
+            tx.run(self.schema.sql("CREATE SCHEMA {schema}")).await?;
         }
-        tx.execute(sqlx::raw_sql(self.schema.sql("SET LOCAL search_path TO {schema}"))).await?;
-        tx.execute(include_str!("../../../sql/postgres/migrations_table.sql")).await?;
+        tx.run(self.schema.sql("SET LOCAL search_path TO {schema}")).await?;
+        tx.run(include_str!("../../../sql/postgres/migrations_table.sql")).await?;
         let made: Vec<(i32, String)> =
             self.schema.query_as(include_str!("../../../sql/postgres/migrations_made.sql")).fetch_all(&mut *tx).await?;
         let missing: Vec<Migration> = MIGRATIONS
@@ -44,7 +48,7 @@ impl PostgresStore {
             .copied()
             .collect();
         for migration in &missing {
-            tx.execute(sqlx::raw_sql(AssertSqlSafe(migration.sql))).await?;
+            tx.run(migration.sql).await?;
             self.schema
                 .query("INSERT INTO outbox_migration (version, name, least_program) VALUES ($1, $2, $3)")
                 .bind(migration.version)
@@ -87,10 +91,12 @@ impl PostgresStore {
     /// # Errors
     /// What the database said; nothing was granted then.
     pub async fn grant(&self, kind: Role, role: &str) -> Result<(), StoreError> {
-        self.pool
-            .execute(sqlx::raw_sql(AssertSqlSafe(self.grants(kind, role))))
-            .await
-            .map_err(database("granting rights"))?;
-        Ok(())
+        self.apply_grants(kind, role).await.map_err(database("granting rights"))
+    }
+
+    async fn apply_grants(&self, kind: Role, role: &str) -> Result<(), sqlx::Error> {
+        let mut tx = self.pool.begin().await?;
+        tx.run(AssertSqlSafe(self.grants(kind, role))).await?;
+        tx.commit().await
     }
 }

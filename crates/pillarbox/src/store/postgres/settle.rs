@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::link::Link;
 use crate::delivery::Change;
 use crate::store::row::{self, ATTEMPTS_KEPT, Written};
 use crate::store::{Settlement, Ticket};
@@ -71,7 +71,7 @@ impl PostgresStore {
     /// The statements of a settle, in a transaction of the caller's.
     pub(super) async fn settle_in(
         &self,
-        connection: &mut PgConnection,
+        connection: &mut Link,
         settlements: &[&Settlement],
         fence: Fence,
         delete: bool,
@@ -93,7 +93,7 @@ impl PostgresStore {
     /// What this transaction has locked needs no fence.
     async fn settle_plain(
         &self,
-        connection: &mut PgConnection,
+        connection: &mut Link,
         plain: &[&Settlement],
         delete: bool,
     ) -> Result<Vec<Uuid>, sqlx::Error> {
@@ -111,11 +111,7 @@ impl PostgresStore {
     }
 
     /// The same for what waits for a destination: most of a claim, while one is down or slow.
-    async fn settle_parked(
-        &self,
-        connection: &mut PgConnection,
-        parked: &[&Settlement],
-    ) -> Result<Vec<Uuid>, sqlx::Error> {
+    async fn settle_parked(&self, connection: &mut Link, parked: &[&Settlement]) -> Result<Vec<Uuid>, sqlx::Error> {
         let mut groups: BTreeMap<(&str, &str), Vec<Uuid>> = BTreeMap::new();
         for settlement in parked {
             if let Some(park) = settlement.plain_park() {
@@ -135,7 +131,7 @@ impl PostgresStore {
 
     async fn settle_events(
         &self,
-        connection: &mut PgConnection,
+        connection: &mut Link,
         gone: &[&Settlement],
         kept: &[&Settlement],
         fence: Fence,
@@ -175,7 +171,7 @@ impl PostgresStore {
 
     async fn settle_deliveries(
         &self,
-        connection: &mut PgConnection,
+        connection: &mut Link,
         kept: &[&Settlement],
         settled: &HashSet<Uuid>,
     ) -> Result<(), sqlx::Error> {
@@ -203,7 +199,7 @@ impl PostgresStore {
 
     async fn settle_attempts(
         &self,
-        connection: &mut PgConnection,
+        connection: &mut Link,
         kept: &[&Settlement],
         settled: &HashSet<Uuid>,
     ) -> Result<(), sqlx::Error> {

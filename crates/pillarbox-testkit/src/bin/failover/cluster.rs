@@ -1,0 +1,73 @@
+//! A primary and its synchronous standby, which change places.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use pillarbox::store::postgres::PostgresStore;
+use pillarbox_testkit::{PrivatePostgres, wait_until};
+use sqlx::{Connection, PgConnection};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Nothing of a server that was killed stays behind on the machine.
+const SETTINGS: &[(&str, &str)] = &[("fsync", "off"), ("dynamic_shared_memory_type", "mmap")];
+
+pub(crate) struct Cluster {
+    primary: PrivatePostgres,
+    standby: PrivatePostgres,
+}
+
+/// Makes the outbox's tables.
+pub(crate) async fn migrate(url: &str) -> Result<()> {
+    PostgresStore::connect(url, "public").await?.migrate().await?;
+    Ok(())
+}
+
+impl Cluster {
+    pub(crate) async fn start() -> Result<Self> {
+        let primary = PrivatePostgres::start_with(SETTINGS).await;
+        migrate(&primary.url()).await?;
+        let standby = primary.start_standby().await;
+        Ok(Self { primary, standby })
+    }
+
+    pub(crate) fn ports(&self) -> [u16; 2] {
+        [self.primary.port(), self.standby.port()]
+    }
+
+    /// With both servers, whichever is the primary.
+    pub(crate) fn url(&self) -> String {
+        let [one, other] = self.ports();
+        format!("postgres://postgres@127.0.0.1:{one},127.0.0.1:{other}/postgres?target_session_attrs=read-write")
+    }
+
+    /// From now on no commit is confirmed that the standby does not have, and it has all that were before.
+    pub(crate) async fn make_synchronous(&self) -> Result<()> {
+        let mut connection = PgConnection::connect(&self.primary.url()).await?;
+        sqlx::query("ALTER SYSTEM SET synchronous_standby_names = '*'").execute(&mut connection).await?;
+        sqlx::query("SELECT pg_reload_conf()").execute(&mut connection).await?;
+        let state = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming'";
+        wait_until("the standby is synchronous", PATIENCE, async || {
+            sqlx::query_scalar::<_, i64>(state).fetch_one(&mut connection).await.is_ok_and(|standbys| standbys == 1)
+        })
+        .await;
+        // It waits for the standby, which then has everything before it, too.
+        sqlx::query("CREATE TABLE IF NOT EXISTS marker ()").execute(&mut connection).await?;
+        sqlx::query("DROP TABLE marker").execute(&mut connection).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn kill_primary(&mut self) {
+        self.primary.kill().await;
+    }
+
+    /// The standby becomes the primary, and waits for no other.
+    pub(crate) async fn promote(&mut self) {
+        self.standby.promote().await;
+        std::mem::swap(&mut self.primary, &mut self.standby);
+    }
+
+    /// The server that was killed comes back as a standby, on its port.
+    pub(crate) async fn rebuild_standby(&mut self) {
+        self.standby = self.primary.start_standby_on(self.standby.port()).await;
+    }
+}

@@ -1,0 +1,168 @@
+//! A TCP proxy that a test puts between a client and its server, and that can swallow what passes: connections stay open and
+//! every byte is acknowledged, but nothing arrives any more. That is what a client sees of a firewall that forgot its
+//! connections, of a host that vanished behind a load balancer, or of a network that drops packets.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sqlx::postgres::PgConnectOptions;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::port;
+
+/// A proxy on a loopback port of its own, in front of one server. It ends when the value is dropped.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    _serving: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    upstream: Mutex<String>,
+    /// Those that exist, also the swallowed ones.
+    connections: Mutex<Vec<Arc<Connection>>>,
+    swallow_new: AtomicBool,
+    refuse: AtomicBool,
+}
+
+/// Which bytes of a connection arrive.
+#[derive(Debug, Default)]
+struct Connection {
+    swallow_requests: AtomicBool,
+    swallow_answers: AtomicBool,
+}
+
+/// What is swallowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Swallow {
+    /// What the client sends: the server hears nothing, not even that the client has hung up.
+    Requests,
+    /// What the server sends: it does what it is asked, and nobody hears of it.
+    Answers,
+    /// Everything.
+    Both,
+}
+
+impl Proxy {
+    /// Starts one in front of `upstream`, a host and a port.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, or when no port is free.
+    pub async fn start(upstream: &str) -> Self {
+        let listener = port::bind();
+        let address = listener.local_addr().expect("a bound listener has an address");
+        listener.set_nonblocking(true).expect("a listener can be made non-blocking");
+        let listener = TcpListener::from_std(listener).expect("a tokio runtime is running");
+        let shared = Arc::new(Shared {
+            upstream: Mutex::new(upstream.to_owned()),
+            connections: Mutex::default(),
+            swallow_new: AtomicBool::new(false),
+            refuse: AtomicBool::new(false),
+        });
+        let mut serving = JoinSet::new();
+        serving.spawn(serve(listener, Arc::clone(&shared)));
+        Self { address, shared, _serving: serving }
+    }
+
+    /// Starts one in front of the PostgreSQL server of this URL.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start), and when the URL cannot be read.
+    pub async fn before_postgres(url: &str) -> Self {
+        let options: PgConnectOptions = url.parse().expect("the address of a database");
+        Self::start(&format!("{}:{}", options.get_host(), options.get_port())).await
+    }
+
+    /// The same database, through this proxy.
+    ///
+    /// # Panics
+    /// When the URL cannot be read.
+    pub fn url(&self, url: &str) -> String {
+        let options: PgConnectOptions = url.parse().expect("the address of a database");
+        let name = options.get_database().expect("the name of a database");
+        format!("postgres://{}@{}/{name}", options.get_username(), self.address)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// New connections go to this server.
+    pub fn switch_to(&self, upstream: &str) {
+        upstream.clone_into(&mut lock(&self.shared.upstream));
+    }
+
+    /// From now on nothing passes on the connections that exist, for ever. New ones work. Returns how many there were.
+    pub fn swallow(&self, what: Swallow) -> usize {
+        let connections = lock(&self.shared.connections);
+        for connection in &*connections {
+            connection.swallow_requests.fetch_or(what != Swallow::Answers, Ordering::SeqCst);
+            connection.swallow_answers.fetch_or(what != Swallow::Requests, Ordering::SeqCst);
+        }
+        connections.len()
+    }
+
+    /// Whether new connections are accepted and nothing ever passes on them.
+    pub fn swallow_new(&self, swallow: bool) {
+        self.shared.swallow_new.store(swallow, Ordering::SeqCst);
+    }
+
+    /// Whether new connections are closed at once.
+    pub fn refuse_new(&self, refuse: bool) {
+        self.shared.refuse.store(refuse, Ordering::SeqCst);
+    }
+}
+
+async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    // They end with this task.
+    let mut lines = JoinSet::new();
+    while let Ok((client, _)) = listener.accept().await {
+        if !shared.refuse.load(Ordering::SeqCst) {
+            lines.spawn(carry(client, Arc::clone(&shared)));
+        }
+    }
+}
+
+async fn carry(client: TcpStream, shared: Arc<Shared>) {
+    let swallow = shared.swallow_new.load(Ordering::SeqCst);
+    let connection = Arc::new(Connection { swallow_requests: swallow.into(), swallow_answers: swallow.into() });
+    let upstream = lock(&shared.upstream).clone();
+    let Ok(server) = TcpStream::connect(upstream).await else { return };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    lock(&shared.connections).push(Arc::clone(&connection));
+    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    tokio::join!(
+        pass(from_client, to_server, &connection.swallow_requests),
+        pass(from_server, to_client, &connection.swallow_answers)
+    );
+    lock(&shared.connections).retain(|other| !Arc::ptr_eq(other, &connection));
+}
+
+/// Passes bytes on until the end. Of a swallowed direction not even the end is passed on: the task keeps it open.
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, swallow: &AtomicBool) {
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let read = from.read(&mut buffer).await.unwrap_or(0);
+        if swallow.load(Ordering::SeqCst) {
+            if read == 0 {
+                std::future::pending::<()>().await;
+            }
+            continue;
+        }
+        if read == 0 || to.write_all(&buffer[..read]).await.is_err() {
+            let _ = to.shutdown().await;
+            return;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
