@@ -114,17 +114,20 @@ pub(super) const FIRST_RAMP: usize = 8;
 /// How long it may take until it is known what became of them.
 const ANSWER: Duration = Duration::from_secs(15);
 
+/// What a lane is held to.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) timeout: Option<Duration>,
+    pub(super) concurrency: usize,
+    pub(super) rate: Option<f64>,
+    pub(super) paused: bool,
+    pub(super) breaker: BreakerSettings,
+    pub(super) share: usize,
+}
+
 impl Lane {
-    pub(super) fn new(
-        name: String,
-        sink: Arc<dyn Sink>,
-        timeout: Option<Duration>,
-        concurrency: usize,
-        rate: Option<f64>,
-        paused: bool,
-        breaker: BreakerSettings,
-        share: usize,
-    ) -> Self {
+    pub(super) fn new(name: String, sink: Arc<dyn Sink>, limits: Limits) -> Self {
+        let Limits { timeout, concurrency, rate, paused, breaker, share } = limits;
         let state = State {
             queue: VecDeque::new(),
             queued_bytes: 0,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::breaker::BreakerSettings;
-use super::lane::Lane;
+use super::lane::{Lane, Limits};
 use super::{Engine, Relay};
 use crate::delivery::UNROUTED;
 use crate::error::BuildError;
@@ -267,16 +267,15 @@ impl RelayBuilder {
         for destination in self.destinations {
             check_destination(&destination, &self.settings)?;
             let name = destination.name.clone();
-            let lane = Lane::new(
-                destination.name,
-                destination.sink,
-                destination.timeout,
-                destination.concurrency.unwrap_or(self.settings.concurrency),
-                destination.rate,
-                destination.paused,
-                self.settings.breaker,
+            let limits = Limits {
+                timeout: destination.timeout,
+                concurrency: destination.concurrency.unwrap_or(self.settings.concurrency),
+                rate: destination.rate,
+                paused: destination.paused,
+                breaker: self.settings.breaker,
                 share,
-            );
+            };
+            let lane = Lane::new(destination.name, destination.sink, limits);
             if lanes.insert(name.clone(), Arc::new(lane)).is_some() {
                 return Err(BuildError::SameName { name });
             }
