@@ -209,4 +209,6 @@ impl fmt::Display for MaskError {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;
