@@ -219,4 +219,6 @@ impl fmt::Display for MaskError {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

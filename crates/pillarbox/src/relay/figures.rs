@@ -168,7 +168,7 @@ mod tests {
         let mut told = Vec::new();
         for beat in 0..BEATS {
             for number in 0..2400 {
-                figures.add(Minute { delivered: 1, ..Minute::new(at, &format!("destination-{number}")) });
+                figures.add(Minute { delivered: 1, ..Minute::new(at, format!("destination-{number}")) });
             }
             let news = figures.news(false);
             assert!(news.len() <= 200, "{} in beat {beat}", news.len());

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Datelike, Utc};
-use pillarbox::store::{Filter, State, Turn};
-use pillarbox::{Event, Inspect, Store};
+use pillarbox::store::{Cursor, Filter, State, Turn};
+use pillarbox::{Event, Inspect, Store, StoreError};
 use pillarbox_testkit::conformance::outbox::{ASK, deliver};
 use pillarbox_testkit::conformance::{Outbox, PostgresOutbox, SqliteOutbox};
 use uuid::Uuid;
@@ -177,4 +179,34 @@ async fn an_infinite_wait_is_a_long_one() {
         .await;
     let wait = outbox.postgres().next_due().await.unwrap().unwrap();
     assert!(wait > Duration::from_secs(86_400) && std::time::Instant::now().checked_add(wait).is_some(), "{wait:?}");
+}
+
+/// A cursor is what people send: one whose moment no store has is refused, and never an error of the database.
+#[tokio::test]
+async fn a_cursor_of_any_moment_is_read_or_refused() {
+    let (postgres, sqlite) = (PostgresOutbox::create().await, SqliteOutbox::create().await);
+    postgres.execute(&rows(&POSTGRES_TIMES, id)).await;
+    sqlite.execute(&rows(&SQLITE_TIMES, id)).await;
+    let states = [("w", State::Pending), ("f", State::Failed), ("d", State::Delivered)];
+    let marks = [
+        "",
+        "0",
+        "x",
+        "2026-02-25T12:34:56.789Z",
+        "9223372036854775807",
+        "9223372036854775806",
+        "-9223372036854775808",
+        "\u{10ffff}",
+    ];
+    for (kind, state) in states {
+        for mark in marks {
+            let text = serde_json::json!({ kind: [mark, 1] }).to_string();
+            let cursor: Cursor = URL_SAFE_NO_PAD.encode(text).parse().unwrap();
+            let filter = Filter { state: Some(state), ..Filter::default() };
+            for inspect in [Outbox::inspect(&postgres), Outbox::inspect(&sqlite)] {
+                let page = inspect.list(&filter, &Turn::default().after(cursor.clone())).await;
+                assert!(matches!(page, Ok(_) | Err(StoreError::BadCursor(_))), "{state:?} {mark}: {page:?}");
+            }
+        }
+    }
 }
