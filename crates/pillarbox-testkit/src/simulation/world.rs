@@ -1,6 +1,7 @@
 //! What all parts of a simulated run share: the table, the time, the dice, who lives, and the journal of what was seen.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -234,7 +235,7 @@ impl World {
     }
 
     /// Writes a line for the reader of a failed run.
-    pub fn log(&self, line: String) {
+    pub fn log(&self, line: impl Display) {
         let at = self.elapsed();
         lock(&self.journal).lines.push(format!("{:9.3} {line}", at.as_secs_f64()));
     }
