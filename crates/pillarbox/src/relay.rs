@@ -86,6 +86,8 @@ struct Engine {
     probes: Load,
     waker: Waker,
     phase: Gauge<Phase>,
+    /// Lanes begin nothing new: an event is sent alone.
+    hush: Gauge<bool>,
     /// A destination is back: its events can be unparked.
     recovered: Notify,
     /// Event types without a route that were logged, at most [`MOST_TOLD`].
@@ -148,6 +150,10 @@ impl Relay {
         engine.unpark().await?;
         let claim = engine.claim(true).await?;
         let processed = claim.len() as u64;
+        // A pass has nothing else under way.
+        if let Some((ticket, losses)) = claim.suspect() {
+            engine.blame(ticket, losses).await;
+        }
         engine.dispatch(claim);
         engine.load.at_most(Weight::default()).await;
         Ok(Pass { processed, remaining: engine.store.remaining().await? })
@@ -194,6 +200,7 @@ impl Engine {
             probes: Load::new(),
             waker: Waker::default(),
             phase: Gauge::new(Phase::Running),
+            hush: Gauge::new(false),
             recovered: Notify::new(),
             unrouted_types: Mutex::default(),
             probing: AtomicBool::new(false),

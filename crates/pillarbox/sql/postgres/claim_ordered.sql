@@ -31,7 +31,7 @@ WITH clock AS MATERIALIZED (
                       -- asks the clock twice), and was due later than that: not only later than a clock that was set back.
                       ELSE NOT (event.next_attempt_at > (SELECT now FROM clock)
                                 AND event.next_attempt_at > event.updated_at
-                                AND event.updated_at BETWEEN event.created_at AND event.created_at + interval '1 millisecond'
+                                AND event.updated_at BETWEEN event.created_at AND event.created_at + interval '1 second'
                                 AND event.attempts = 0
                                 AND event.claims = 0 AND event.claimed_by IS NULL AND event.parked_on IS NULL
                                 AND event.error_message = '')

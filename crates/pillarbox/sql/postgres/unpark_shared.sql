@@ -1,7 +1,8 @@
 -- Unpark, shared: events of which one delivery waits for $1 while another waits for something else are due again, at most $2.
 -- What a relay has at this moment is left to the next time.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), parked AS MATERIALIZED (
-    SELECT event_id FROM {schema}.outbox_delivery WHERE destination = $1 AND parked LIMIT $2
+    -- More than are let back, because relays may have the first ones; the oldest first, as the index has them.
+    SELECT event_id FROM {schema}.outbox_delivery WHERE destination = $1 AND parked ORDER BY event_id LIMIT $2 + 1000
 ), waiting AS MATERIALIZED (
     -- CASE, so that no index but that of the ids can be used.
     SELECT event.id
@@ -12,6 +13,7 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), parked AS MATERIAL
                    THEN claimed_by IS NULL OR next_attempt_at <= (SELECT now FROM clock) END
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS event
+    LIMIT $2
 ), deliveries AS (
     UPDATE {schema}.outbox_delivery AS delivery
     SET parked = false, next_attempt_at = clock.now

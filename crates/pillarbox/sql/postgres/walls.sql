@@ -12,7 +12,7 @@ CROSS JOIN LATERAL (
           WHEN 'failed' THEN $5
           -- One that was emitted for later and never tried blocks nobody: see claim_ordered.sql.
           ELSE NOT (event.next_attempt_at > (SELECT clock_timestamp()) AND event.next_attempt_at > event.updated_at
-                    AND event.updated_at BETWEEN event.created_at AND event.created_at + interval '1 millisecond'
+                    AND event.updated_at BETWEEN event.created_at AND event.created_at + interval '1 second'
                     AND event.attempts = 0 AND event.claims = 0
                     AND event.claimed_by IS NULL AND event.parked_on IS NULL AND event.error_message = '')
           END

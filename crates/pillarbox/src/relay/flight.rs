@@ -8,6 +8,7 @@ use super::Engine;
 use super::load::{Permit, lock};
 use super::order::Turn;
 use super::settler::Settling;
+use crate::clock;
 use crate::delivery::{Answer, Change, Delivery, Verdict, judge};
 use crate::event::StoredEvent;
 use crate::sink::Message;
@@ -79,6 +80,14 @@ impl Flight {
         due.into_iter().map(|place| Job { flight: Arc::clone(&flight), place, span: None }).collect()
     }
 
+    /// Deliveries that wait for their time have waited since the claim.
+    fn before_now(&self) -> Vec<Delivery> {
+        let mut before = self.before.clone();
+        let since = clock::since(self.claimed_at);
+        before.iter_mut().for_each(|delivery| delivery.due_in = delivery.due_in.saturating_sub(since));
+        before
+    }
+
     /// All answers are there: judge, unless there is nothing to judge, and pass on to the settler.
     fn land(&self, engine: &Engine, verdict: Option<Verdict>) {
         let (claimed, permit, turn, answers, sends) = {
@@ -89,7 +98,8 @@ impl Flight {
         if let Some(claimed) = claimed {
             let policy = &engine.settings.retry;
             let verdict = verdict.unwrap_or_else(|| {
-                judge(&self.before, self.kept, &answers, policy, self.event.max_attempts, engine.chance())
+                let before = self.before_now();
+                judge(&before, self.kept, &answers, policy, self.event.max_attempts, engine.chance())
             });
             let ended = turn.map(|turn| (turn, verdict.change.clone()));
             engine.settler.settle(Settling { settlement: claimed.settle(verdict), permit, sends });

@@ -2,9 +2,12 @@
 //! another. It knows no store but through the engine's renew.
 
 use std::collections::{HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
 
 use super::breaker::{Breaker, BreakerSettings};
 use super::flight::Job;
@@ -14,8 +17,9 @@ use super::tally::Tally;
 use super::{Engine, Phase};
 use crate::clock;
 use crate::delivery::Answer;
+use crate::observe::panic_message;
 use crate::sink::{SendError, Sink};
-use crate::store::Ticket;
+use crate::store::{LOSSES_BEFORE_ALONE, Ticket};
 
 pub(super) struct Lane {
     pub(super) name: String,
@@ -46,8 +50,8 @@ pub(super) struct State {
     sending_bytes: usize,
     workers: usize,
     pub(super) breaker: Breaker,
-    /// Somebody probes, or will.
-    pub(super) probing: bool,
+    /// The opening for which somebody probes, or will.
+    pub(super) probing: Option<u64>,
     pub(super) last_error: Option<SendError>,
     /// More was queued than others could wait for: what comes is parked until the queue is short.
     pub(super) congested: bool,
@@ -95,7 +99,8 @@ impl State {
 
     /// An open breaker that nobody probes for, as after single passes, is the next event's when it is time for a probe.
     fn watch_over_the_probe(&mut self) {
-        if !self.probing && self.breaker.probe_at().is_some_and(|at| at <= clock::now()) {
+        let watched = self.probing == Some(self.breaker.openings());
+        if !watched && self.breaker.probe_at().is_some_and(|at| at <= clock::now()) {
             self.breaker.ajar();
             // What was let back before has been answered: that is why it is open.
             self.ramped_at = None;
@@ -134,7 +139,7 @@ impl Lane {
             sending_bytes: 0,
             workers: 0,
             breaker: Breaker::new(breaker),
-            probing: false,
+            probing: None,
             last_error: None,
             congested: false,
             slow: false,
@@ -181,6 +186,11 @@ impl Lane {
             } else if state.breaker.is_open() || state.congested {
                 let error = state.last_error.clone().filter(|_| state.breaker.is_open());
                 Some((job, Answer::Parked { error, tried: None }))
+            } else if job.event().claims >= LOSSES_BEFORE_ALONE {
+                // It is sent at once, beside the workers, who begin nothing for a moment.
+                let (engine, lane) = (Arc::clone(engine), Arc::clone(self));
+                tokio::spawn(async move { work_on(&engine, &lane, vec![job]).await });
+                None
             } else {
                 state.push(job);
                 if state.workers < self.concurrency {
@@ -217,11 +227,6 @@ impl Lane {
         tracing::info!(destination = self.name, "a destination is paused; its events wait");
         let queue = lock(&self.state).split_off(0);
         queue.into_iter().for_each(|job| job.answer(engine, Answer::Paused));
-    }
-
-    /// Whether anything waits to be sent.
-    pub(super) fn has_queue(&self) -> bool {
-        !lock(&self.state).queue.is_empty()
     }
 
     /// Parks what has waited in the queue for longer than this, beyond what is sent next and this lane's share of the bytes:
@@ -325,6 +330,7 @@ impl Lane {
 
     /// The next batch, when the rate allows it.
     async fn turn(&self, engine: &Engine) -> Option<Vec<Job>> {
+        engine.hush.wait_for(|hush| !hush).await;
         let Some(rate) = &self.rate else { return self.next() };
         let mut rate = rate.lock().await;
         let now = clock::now();
@@ -365,7 +371,10 @@ impl Lane {
 async fn work(engine: Arc<Engine>, lane: Arc<Lane>) {
     while let Some(batch) = lane.turn(&engine).await {
         let bytes = batch.iter().map(Job::bytes).sum();
-        work_on(&engine, &lane, batch).await;
+        // A panic of a store or a tracer gives the batch back; the worker goes on.
+        if let Err(panic) = AssertUnwindSafe(work_on(&engine, &lane, batch)).catch_unwind().await {
+            tracing::error!(destination = lane.name, panic = panic_message(&*panic), "send panicked");
+        }
         lane.sent(&engine, bytes);
     }
 }

@@ -1,6 +1,7 @@
 //! The probe: while a destination is down, one event finds out when it is back. If it is the event that makes the
 //! destination look down, others find that out.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -30,8 +31,9 @@ impl Probing {
     pub(super) fn begin(engine: &Arc<Engine>, lane: &Arc<Lane>) -> Self {
         let opening = {
             let mut state = lock(&lane.state);
-            state.probing = true;
-            state.breaker.openings()
+            let opening = state.breaker.openings();
+            state.probing = Some(opening);
+            opening
         };
         Self { engine: Arc::clone(engine), lane: Arc::clone(lane), opening }
     }
@@ -47,8 +49,8 @@ impl Drop for Probing {
     fn drop(&mut self) {
         {
             let mut state = lock(&self.lane.state);
-            if state.breaker.openings() == self.opening {
-                state.probing = false;
+            if state.probing == Some(self.opening) {
+                state.probing = None;
             }
         }
         if self.is_open() {
@@ -82,7 +84,7 @@ pub(super) async fn probe(probing: Probing, mut job: Job) {
             return job.answer(&engine, Answer::Paused);
         }
         let started = clock::now();
-        let answer = lane.send(&engine, std::slice::from_mut(&mut job)).await.and_then(|mut answers| answers.pop());
+        let answer = lane.try_out(&engine, &mut job).await;
         match answer {
             // A timeout is an outage here, whatever was sent before it and answered since: nothing else is sent now.
             Some(Err(error)) if matches!(error.kind, SendErrorKind::Unavailable | SendErrorKind::Timeout) => {
@@ -109,6 +111,21 @@ pub(super) async fn probe_with_the_next(probing: Probing) {
 }
 
 impl Lane {
+    /// Sends a probe. One without a timeout may never be answered: after a while others probe, too.
+    async fn try_out(&self, engine: &Engine, job: &mut Job) -> Option<Result<(), SendError>> {
+        let patience =
+            self.timeout.map_or(engine.settings.breaker.cap.max(engine.settings.lease / 4), |timeout| timeout * 2);
+        let mut sending = pin!(self.send(engine, std::slice::from_mut(job)));
+        let answers = match tokio::time::timeout(patience, sending.as_mut()).await {
+            Ok(answers) => answers,
+            Err(_) => {
+                self.let_others_probe(engine, 1);
+                sending.await
+            }
+        };
+        answers.and_then(|mut answers| answers.pop())
+    }
+
     /// A probe failed. Answers whether it is time to probe with another event.
     fn still_down(&self, error: &SendError) -> bool {
         let mut state = lock(&self.state);

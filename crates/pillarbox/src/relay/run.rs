@@ -54,7 +54,7 @@ impl Relay {
             let (engine, pulse) = (Arc::clone(engine), Arc::clone(&pulse));
             async move { engine.cycle(pace, &pulse).await }
         });
-        let unfinished = Unfinished { engine, cycle: cycle.abort_handle() };
+        let unfinished = Unfinished { engine, tasks: [cycle.abort_handle(), upkeep.abort_handle()] };
         let told_to_stop = async {
             shutdown.await;
             engine.phase.set(Phase::Stopping);
@@ -80,14 +80,14 @@ impl Relay {
 /// Ends what goes on beside a run, also of one that is dropped: then what it had is given back.
 struct Unfinished<'a> {
     engine: &'a Engine,
-    cycle: AbortHandle,
+    tasks: [AbortHandle; 2],
 }
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         let engine = self.engine;
         engine.phase.set(Phase::Aborting);
-        self.cycle.abort();
+        self.tasks.iter().for_each(AbortHandle::abort);
         engine.give_back_followers();
         engine.lanes.values().for_each(|lane| lane.release(engine));
         engine.waker.retire();
@@ -100,9 +100,23 @@ impl Drop for Unfinished<'_> {
 struct Solitude {
     /// A death of the relay counts against this event, which has lost so many leases, until others are sent beside it.
     blamed: Option<(Ticket, u32)>,
-    /// When something was last sent on its way.
-    dispatched_at: Option<Instant>,
     until: Option<Instant>,
+}
+
+/// Workers begin nothing until it is dropped.
+struct Hush<'a>(&'a Engine);
+
+impl<'a> Hush<'a> {
+    fn begin(engine: &'a Engine) -> Self {
+        engine.hush.set(true);
+        Self(engine)
+    }
+}
+
+impl Drop for Hush<'_> {
+    fn drop(&mut self) {
+        self.0.hush.set(false);
+    }
 }
 
 impl Solitude {
@@ -192,10 +206,12 @@ impl Engine {
         if let Some((ticket, losses)) = solitude.blamed.take() {
             self.blame(ticket, losses - 1).await;
         }
-        let suspect = claim.iter().next().filter(|_| claim.is_alone());
-        if let Some((ticket, losses)) = suspect.map(|suspect| (suspect.ticket(), suspect.event().claims)) {
+        if let Some((ticket, losses)) = claim.suspect() {
             let began = clock::now();
-            if self.is_quiet(solitude.dispatched_at).await && self.blame(ticket, losses).await {
+            let _hush = Hush::begin(self);
+            // Whatever is under way afterwards has not killed the relay for a while.
+            self.rest_unless_idle(SOLITUDE).await;
+            if self.blame(ticket, losses).await {
                 solitude.blamed = Some((ticket, losses));
             }
             if self.phase.get() >= Phase::Stopping {
@@ -207,14 +223,6 @@ impl Engine {
         } else {
             self.dispatch(claim);
         }
-        solitude.dispatched_at = Some(clock::now());
-    }
-
-    /// Whether nothing that is under way began lately: neither is anything sent, nor does anything wait to be.
-    async fn is_quiet(&self, dispatched_at: Option<Instant>) -> bool {
-        let pause = dispatched_at.map_or(Duration::ZERO, |at| SOLITUDE.saturating_sub(clock::since(at)));
-        self.rest_unless_idle(pause).await;
-        self.lanes.values().all(|lane| !lane.has_queue())
     }
 
     /// Rests until nothing is in flight, or the relay stops, but no longer than this.
@@ -227,7 +235,7 @@ impl Engine {
     }
 
     /// Returns whether so many losses count against the event from now on.
-    async fn blame(&self, suspect: Ticket, losses: u32) -> bool {
+    pub(super) async fn blame(&self, suspect: Ticket, losses: u32) -> bool {
         let written = self.store.blame(suspect, losses).await;
         if let Err(error) = &written {
             tracing::warn!(id = %suspect.id, %error, "the losses of a suspect event could not be written");

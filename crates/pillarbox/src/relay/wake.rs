@@ -55,6 +55,7 @@ impl Waker {
     /// The relay runs, perhaps again.
     pub(super) fn employ(&self) {
         self.0.is_gone.store(false, Ordering::Release);
+        *self.0.notified.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// The relay runs no more.

@@ -78,6 +78,12 @@ impl Claim {
         matches!(self.events.as_slice(), [only] if only.event.claims >= LOSSES_BEFORE_ALONE)
     }
 
+    /// The event that must be sent alone, if this is one, and how often it has lost its lease.
+    pub(crate) fn suspect(&self) -> Option<(Ticket, u32)> {
+        let only = self.events.first().filter(|_| self.is_alone())?;
+        Some((only.ticket, only.event.claims))
+    }
+
     /// The events, to look at.
     pub fn iter(&self) -> impl Iterator<Item = &Claimed> {
         self.events.iter()

@@ -214,6 +214,18 @@ impl Store for SqliteStore {
             .fetch_all(&self.relaxed)
             .await
             .map_err(database("sweeping events"))?;
+        let swept: Vec<Swept> = rows
+            .iter()
+            .map(|row| Ok(Swept { event: read::event(row)?, error: error.clone() }))
+            .collect::<Result<_, StoreError>>()?;
+        if !swept.is_empty() {
+            let ids: Vec<Uuid> = swept.iter().map(|swept| swept.event.id).collect();
+            sqlx::query(include_str!("../../sql/sqlite/sweep_deliveries.sql"))
+                .bind(json!(ids).to_string())
+                .execute(&self.relaxed)
+                .await
+                .map_err(database("sweeping events"))?;
+        }
         let forgotten = [
             include_str!("../../sql/sqlite/sweep_relays.sql"),
             include_str!("../../sql/sqlite/sweep_lanes.sql"),
@@ -222,7 +234,7 @@ impl Store for SqliteStore {
         for statement in forgotten {
             sqlx::query(statement).execute(&self.relaxed).await.map_err(database("sweeping relays"))?;
         }
-        rows.iter().map(|row| Ok(Swept { event: read::event(row)?, error: error.clone() })).collect()
+        Ok(swept)
     }
 
     async fn parked_on(&self) -> Result<Vec<String>, StoreError> {

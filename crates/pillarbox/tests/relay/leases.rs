@@ -77,12 +77,31 @@ async fn an_event_that_may_kill_relays_is_blamed_only_until_others_are_sent_besi
         wait_until("it is inside", PATIENCE, async || gate.inside.load(Ordering::SeqCst) == 1).await;
         assert_eq!(losses().await, LOSSES_BEFORE_ALONE, "if the relay dies now, it was this one");
         outbox.emit("order.placed", 10).await;
-        wait_until("others do not wait for it", PATIENCE, async || gate.inside.load(Ordering::SeqCst) == 8).await;
+        // Eight workers, and the one that is sent beside them.
+        wait_until("others do not wait for it", PATIENCE, async || gate.inside.load(Ordering::SeqCst) == 9).await;
         assert_eq!(losses().await, LOSSES_BEFORE_ALONE - 1, "it may have been another one");
         gate.open.add_permits(11);
         wait_until("all are delivered", PATIENCE, async || outbox.counts().await.delivered == 11).await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_single_pass_blames_what_it_sends_alone() {
+    let outbox = Outbox::new().await;
+    let suspect = outbox.emit("suspect", 1).await[0];
+    for _ in 0..LOSSES_BEFORE_ALONE {
+        std::mem::forget(outbox.store.claim(Ask::new(10, usize::MAX, Duration::ZERO)).await.unwrap());
+    }
+    let gate = Gate::closed();
+    let relay = outbox.relay().destination(Destination::new("a", gate.clone())).route(all_to("a")).build().unwrap();
+    let test = async {
+        wait_until("it is inside", PATIENCE, async || gate.inside.load(Ordering::SeqCst) == 1).await;
+        assert_eq!(outbox.get(suspect).await.event.claims, LOSSES_BEFORE_ALONE);
+        gate.open.add_permits(1);
+    };
+    let (pass, ()) = tokio::join!(relay.run_once(), test);
+    assert_eq!(pass.unwrap().processed, 1);
 }
 
 #[tokio::test]

@@ -237,7 +237,12 @@ impl Connections {
             tx.commit().await?;
             Ok::<Option<bool>, Error>(working)
         };
-        matches!(timeout(servers.longest() + PING, ask).await, Ok(Ok(Some(true))))
+        match timeout(servers.longest() + PING, ask).await {
+            Ok(Ok(working)) => working == Some(true),
+            // A server that is full cannot be asked, and is not silent.
+            Ok(Err(Error::Database(refused))) => refused.code().is_some_and(|code| code.starts_with("53")),
+            Ok(Err(_)) | Err(_) => false,
+        }
     }
 
     /// Ends the session of this name if it waits in a transaction: nobody will go on with it, and it has locks.

@@ -258,8 +258,9 @@ pub(in crate::store) struct Tx(Link);
 
 impl Tx {
     pub(super) async fn begin(mut link: Link, begin: impl SqlSafeStr) -> Result<Self, Error> {
-        link.run(begin).await?;
+        // Before: if one of its settings is refused, the transaction is open all the same, and must be rolled back.
         link.open = true;
+        link.run(begin).await?;
         Ok(Self(link))
     }
 

@@ -38,10 +38,8 @@ pub(super) async fn start(pool: &Pinned, direct: &Arc<AtomicBool>, waker: Waker)
         Err(error) => Err(Error::Io(std::io::Error::other(error.to_string()))),
     };
     direct.store(matches!(first, Ok(Some(_))), Ordering::Relaxed);
-    // Behind a transaction pooler it will never work.
-    if !matches!(first, Ok(None)) {
-        tokio::spawn(keep_listening(pool.clone(), Arc::clone(direct), first, waker));
-    }
+    // Behind a transaction pooler each further try is in vain, and cheap: a slow moment looks the same.
+    tokio::spawn(keep_listening(pool.clone(), Arc::clone(direct), first, waker));
     told
 }
 
@@ -91,7 +89,10 @@ async fn hears_itself(listener: &mut PgListener, pool: &Pinned) -> Result<bool, 
         listener.try_recv().await
     };
     let heard = match timeout(PATIENCE, echo).await {
-        Ok(heard) => heard.map(|heard| heard.is_some()),
+        Ok(Ok(Some(_))) => Ok(true),
+        // The connection was lost: that says nothing of a pooler.
+        Ok(Ok(None)) => return Err(Error::Io(std::io::ErrorKind::ConnectionReset.into())),
+        Ok(Err(error)) => return Err(error),
         Err(_) => Ok(false),
     };
     within(pool, listener.unlisten(&channel)).await?;

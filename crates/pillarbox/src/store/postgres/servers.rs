@@ -1,6 +1,7 @@
 //! The servers of a database: one, or several of which one is the primary. Each new connection looks for it anew, and
 //! resolves its name anew.
 
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,7 +13,6 @@ use super::url::{Address, Session};
 use crate::error::{DriverError, StoreError};
 
 /// Where connections go.
-#[derive(Debug)]
 pub(super) struct Servers {
     /// In the order of the URL.
     hosts: Vec<PgConnectOptions>,
@@ -20,6 +20,13 @@ pub(super) struct Servers {
     connect_timeout: Duration,
     /// The one that answered last is asked first.
     last: AtomicUsize,
+}
+
+/// The options have a password.
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Servers").field("addresses", &self.addresses()).finish_non_exhaustive()
+    }
 }
 
 /// A connection, and the name under which the server knows its session.
