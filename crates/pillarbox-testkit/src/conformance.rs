@@ -1,7 +1,8 @@
 //! The conformance suite of stores: what every database must do in the same way, each check a test of its own.
 //!
-//! A store's tests call [`store_suite!`](crate::store_suite) with the function that opens a fresh [`Outbox`] of it. The
-//! checks know the two store traits and nothing of any database.
+//! A store's tests call [`store_suite!`](crate::store_suite) with the function that opens a fresh [`Outbox`] of it; a store
+//! that only relays use calls [`relay_suite!`](crate::relay_suite). The checks know the two store traits and nothing of any
+//! database.
 #![allow(clippy::unwrap_used, reason = "a check that cannot go on has failed")]
 
 pub mod act;
@@ -20,25 +21,19 @@ pub mod people;
 pub mod postgres;
 pub mod retry;
 pub mod settle;
+pub mod simulated;
 pub mod sqlite;
 pub mod upkeep;
 
 pub use outbox::Outbox;
 pub use postgres::PostgresOutbox;
+pub use simulated::SimulatedOutbox;
 pub use sqlite::SqliteOutbox;
 
-/// The tests of a store, one per check. `$open` is an async function that answers a fresh, migrated [`Outbox`].
+/// The tests of a store's relay side, one per check: claims, leases, settles and upkeep. `$open` is an async function that
+/// returns a fresh [`Outbox`].
 #[macro_export]
-macro_rules! store_suite {
-    (in $open:path; $($room:ident: $($check:ident),+ $(,)?;)+) => {
-        $(mod $room {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $check() {
-                let outbox = $open().await;
-                $crate::conformance::$room::$check(&outbox).await;
-            })+
-        })+
-    };
+macro_rules! relay_suite {
     ($open:path) => {
         $crate::store_suite! { in $open;
             claim:
@@ -131,6 +126,26 @@ macro_rules! store_suite {
                 a_relay_tells_its_minutes_and_how_it_finds_its_destinations,
                 old_minutes_are_forgotten,
                 a_relay_without_a_heartbeat_is_not_alive_and_then_forgotten;
+        }
+    };
+}
+
+/// The tests of a store, one per check: [`relay_suite!`](crate::relay_suite), and those of people's side and of the schema.
+/// `$open` is an async function that returns a fresh, migrated [`Outbox`].
+#[macro_export]
+macro_rules! store_suite {
+    (in $open:path; $($room:ident: $($check:ident),+ $(,)?;)+) => {
+        $(mod $room {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $check() {
+                let outbox = $open().await;
+                $crate::conformance::$room::$check(&outbox).await;
+            })+
+        })+
+    };
+    ($open:path) => {
+        $crate::relay_suite!($open);
+        $crate::store_suite! { in $open;
             list:
                 the_list_is_newest_first_in_pages,
                 every_list_goes_on_where_its_page_ended,

@@ -4,6 +4,12 @@ use std::process::Command;
 
 use pillarbox_testkit::simulation;
 
+/// The store under the simulated relays behaves as the real ones do. Rooms of the suite that are about people's side (list,
+/// people, act, look_up) or the schema (migrate) stay out: no relay uses them, and the simulated store does not have them.
+mod store {
+    pillarbox_testkit::relay_suite!(pillarbox_testkit::conformance::SimulatedOutbox::create);
+}
+
 /// What a seed found can be looked at again.
 #[test]
 fn a_seed_tells_the_same_story_each_time() {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::error::{DriverError, EmitError};
-use crate::event::{Event, NewEvent, Status};
+use crate::event::{Event, NewEvent, Status, StoredEvent};
 
 #[cfg(feature = "diesel")]
 pub mod blocking;
@@ -51,6 +51,23 @@ pub struct Emitted {
     pub created_at: DateTime<Utc>,
     /// Whether it was written now, or [`emit_once`] found it.
     pub is_new: bool,
+}
+
+impl Emitted {
+    /// The answer to an emit that wrote this event: for stores that tests bring along.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn for_tests(event: &StoredEvent) -> Self {
+        Self {
+            id: event.id,
+            seq: event.seq,
+            event_type: event.event_type.clone(),
+            idempotency_key: event.idempotency_key.clone(),
+            status: Status::Pending,
+            created_at: event.created_at,
+            is_new: true,
+        }
+    }
 }
 
 /// A transaction that events can be emitted in. Pillarbox implements it for the drivers it has features for.

@@ -97,9 +97,11 @@ pub async fn cleanup_works_in_batches_and_says_whether_more_remain(outbox: &dyn 
         cleanup(outbox, Retention { batch: 6, ..batch }).await,
         Cleaned { deleted: 6, more: false, elsewhere: false }
     );
-    // Its claim was dropped, which gives it back a moment later.
-    let is_due = async || outbox.get(young.id).await.event.state == State::Due;
-    wait_until("the young one is due again", Duration::from_secs(10), is_due).await;
+    // A dropped claim is given back in the background.
+    wait_until("the young event is given back", Duration::from_secs(10), async || {
+        outbox.get(young.id).await.event.state == State::Due
+    })
+    .await;
 }
 
 /// Nothing stays of an event that is gone; the others keep theirs.

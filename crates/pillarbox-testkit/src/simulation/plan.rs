@@ -154,6 +154,23 @@ impl Plan {
         Self { seed, theme, relays, settings, places, routes, emits, mishaps, statement, losses, heals_at }
     }
 
+    /// A plan in which nothing happens, and statements take no time: for checks of the store by itself.
+    pub fn calm() -> Self {
+        Self {
+            seed: 0,
+            theme: Theme::Database,
+            relays: 1,
+            settings: RelaySettings::default(),
+            places: Vec::new(),
+            routes: Vec::new(),
+            emits: Vec::new(),
+            mishaps: Vec::new(),
+            statement: 0,
+            losses: 0.0,
+            heals_at: Duration::ZERO,
+        }
+    }
+
     /// Whether leases can be told by this run's clocks.
     pub fn clock_steps(&self) -> bool {
         self.mishaps.iter().any(|(_, mishap)| matches!(mishap, Mishap::Step(_)))

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pillarbox::store::{
-    Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_APART, Retention, Settlement, Swept, Ticket,
-    WakeUp,
+    Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_APART, LOSSES_BEFORE_FAILED, Retention,
+    Settlement, Swept, Ticket, Told, WakeUp,
 };
 use pillarbox::{Store, StoreError, Waker};
 use tokio::sync::mpsc;
@@ -35,7 +35,7 @@ impl SimulatedStore {
         let world = Arc::clone(world);
         tokio::spawn(async move {
             while let Some(ticket) = dropped.recv().await {
-                tokio::time::sleep(world.millis(0, world.plan.statement)).await;
+                world.network().await;
                 if world.lives(process) {
                     let now = world.now();
                     lock(&world.table).release(ticket, now);
@@ -49,7 +49,7 @@ impl SimulatedStore {
     async fn run<T>(&self, doing: &'static str, apply: impl FnOnce(&mut Table, Moment) -> T) -> Result<T, StoreError> {
         let world = &self.world;
         lock(&world.journal).statements += 1;
-        tokio::time::sleep(world.millis(0, world.plan.statement)).await;
+        world.network().await;
         self.unless_dead().await;
         if let Some(error) = self.mishap(doing).await {
             return Err(error);
@@ -59,7 +59,7 @@ impl SimulatedStore {
             apply(&mut lock(&world.table), now)
         };
         let lost = world.elapsed() < world.plan.heals_at && world.chance() < world.plan.losses;
-        tokio::time::sleep(world.millis(0, world.plan.statement)).await;
+        world.network().await;
         self.unless_dead().await;
         if lost {
             world.log(format!("process {}: the answer is lost: {doing}", self.process));
@@ -172,9 +172,9 @@ impl Store for SimulatedStore {
     }
 
     async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
-        let error = "given up: its relays died";
-        let events = self.run("sweeping", |table, now| table.sweep(error, now)).await?;
-        Ok(events.into_iter().map(|event| Swept { event, error: error.to_owned() }).collect())
+        let error = format!("given up: {LOSSES_BEFORE_FAILED} relays died or hung while they had this event");
+        let events = self.run("sweeping", |table, now| table.sweep(&error, now)).await?;
+        Ok(events.into_iter().map(|event| Swept { event, error: error.clone() }).collect())
     }
 
     async fn parked_on(&self) -> Result<Vec<String>, StoreError> {
@@ -189,8 +189,8 @@ impl Store for SimulatedStore {
         self.run("unparking", |table, now| table.unpark(on, kind, limit, now)).await
     }
 
-    async fn cleanup(&self, _: &Retention) -> Result<Cleaned, StoreError> {
-        Ok(Cleaned::default())
+    async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError> {
+        self.run("cleaning up", |table, now| table.cleanup(retention, now)).await
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
@@ -201,12 +201,19 @@ impl Store for SimulatedStore {
         self.run("counting", |table, now| table.remaining(now)).await
     }
 
-    async fn heartbeat(&self, _: &Heartbeat) -> Result<(), StoreError> {
-        self.run("beating", |_, _| ()).await
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {
+        self.run("beating", |table, now| table.heartbeat(heartbeat, now)).await
     }
 
-    async fn farewell(&self, _: Uuid) -> Result<(), StoreError> {
-        self.run("saying farewell", |_, _| ()).await
+    /// The host's clock decides when a relay writes its metrics. The statement therefore takes no time and throws no dice:
+    /// a seed's story stays the same.
+    async fn tell(&self, told: Told<'_>) -> Result<(), StoreError> {
+        lock(&self.world.table).tell(told);
+        Ok(())
+    }
+
+    async fn farewell(&self, relay: Uuid) -> Result<(), StoreError> {
+        self.run("saying farewell", |table, _| table.farewell(relay)).await
     }
 
     async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {

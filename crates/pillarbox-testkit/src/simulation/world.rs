@@ -137,6 +137,13 @@ impl World {
         Duration::from_micros(lock(&self.dice).random_range(from * 1000..=to.max(from) * 1000))
     }
 
+    /// Waits as long as the network takes, which is no time at all in a plan without latency.
+    pub async fn network(&self) {
+        if self.plan.statement > 0 {
+            tokio::time::sleep(self.millis(0, self.plan.statement)).await;
+        }
+    }
+
     /// A new id.
     pub fn id(&self) -> Uuid {
         Uuid::from_u128(lock(&self.dice).random())

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::emit::Emitted;
 use crate::error::StoreError;
-use crate::event::{Event, Headers, Status};
+use crate::event::{Event, Headers, Status, StoredEvent};
 use crate::store::act::{Entry, Marked, Replayed, Retried, Selection};
 use crate::store::dead_letters::DeadLetters;
 use crate::store::examine::Finding;
@@ -115,6 +115,36 @@ pub struct EventDetail {
     pub deliveries: Vec<DeliveryView>,
     /// Its failed attempts, oldest first, as far as they are kept.
     pub failed_attempts: Vec<AttemptView>,
+}
+
+impl EventDetail {
+    /// An event that is due and was never tried: for stores that tests bring along.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn for_tests(event: &StoredEvent) -> Self {
+        let view = EventView {
+            id: event.id,
+            seq: event.seq,
+            aggregate_type: event.aggregate_type.clone(),
+            aggregate_id: event.aggregate_id.clone(),
+            event_type: event.event_type.clone(),
+            status: Status::Pending,
+            state: State::Due,
+            idempotency_key: event.idempotency_key.clone(),
+            attempts: event.attempts,
+            max_attempts: event.max_attempts,
+            claims: event.claims,
+            next_attempt_at: Some(event.created_at),
+            parked_on: None,
+            delivered_at: None,
+            error_message: String::new(),
+            failed_on: None,
+            created_at: event.created_at,
+            updated_at: event.created_at,
+        };
+        let (payload, headers) = (event.payload.clone(), event.headers.clone());
+        Self { event: view, payload, headers, deliveries: Vec::new(), failed_attempts: Vec::new() }
+    }
 }
 
 /// A row of `outbox_delivery`.

@@ -1,0 +1,89 @@
+//! Settles of the simulated table: the event's row, its deliveries and its failed attempts. Pure.
+
+use std::time::Duration;
+
+use pillarbox::delivery::{Attempt, Change, Delivery, Verdict};
+use pillarbox::event::Status;
+use pillarbox::store::{AttemptView, Ticket};
+
+use super::row::{after, kept};
+use super::{DeliveryRow, Moment, Row, Table};
+
+/// How many failed attempts of an event the table keeps.
+const ATTEMPTS_KEPT: u32 = 20;
+
+impl Table {
+    /// Settles an event if its lease is still held by this token, and returns whether it was.
+    pub fn settle(&mut self, ticket: Ticket, verdict: &Verdict, delete: bool, now: Moment) -> bool {
+        let Some(row) = self.get_mut(ticket.id).filter(|row| row.is_held_by(ticket)) else { return false };
+        row.settle(verdict, now);
+        let (seq, status) = (row.event.seq, row.status);
+        if status != Status::Pending {
+            self.pending.remove(&seq);
+        }
+        if status == Status::Delivered && delete {
+            self.remove(seq);
+        }
+        true
+    }
+}
+
+impl Row {
+    fn settle(&mut self, verdict: &Verdict, now: Moment) {
+        let (status, wait, error) = match &verdict.change {
+            Change::Deliver => (Status::Delivered, Duration::ZERO, ""),
+            Change::Fail { error } => (Status::Failed, Duration::ZERO, error.as_str()),
+            Change::Retry { after, error } => (Status::Pending, *after, error.as_str()),
+            Change::Park { error, .. } => (Status::Pending, Duration::ZERO, error.as_str()),
+            Change::Release { after } => (Status::Pending, *after, ""),
+        };
+        self.status = status;
+        self.due_at = after(now, wait);
+        self.claimed_by = None;
+        self.parked_on = match &verdict.change {
+            Change::Park { on, .. } => Some(on.clone()),
+            _ => None,
+        };
+        self.delivered_at = (status == Status::Delivered).then_some(now);
+        self.updated_at = now;
+        if !matches!(verdict.change, Change::Release { .. }) {
+            self.event.attempts = verdict.attempts;
+            self.event.claims = 0;
+            self.error = kept(error);
+        }
+        for delivery in &verdict.deliveries {
+            self.settle_delivery(delivery, now);
+        }
+        self.add_attempts(&verdict.failures, now);
+    }
+
+    fn settle_delivery(&mut self, delivery: &Delivery, now: Moment) {
+        let delivered_before = self.deliveries.get(&delivery.destination).and_then(|row| row.delivered_at);
+        let row = DeliveryRow {
+            status: delivery.status,
+            attempts: delivery.attempts,
+            due_at: (delivery.status == Status::Pending).then(|| after(now, delivery.due_in)),
+            delivered_at: delivered_before.or((delivery.status == Status::Delivered).then_some(now)),
+            parked: delivery.parked,
+            error: kept(&delivery.error),
+        };
+        self.deliveries.insert(delivery.destination.clone(), row);
+    }
+
+    /// Numbers the attempts on from the last one, and drops the oldest beyond the limit.
+    fn add_attempts(&mut self, failures: &[Attempt], now: Moment) {
+        let last = self.failed_attempts.last().map_or(0, |attempt| attempt.number);
+        let numbered = (last + 1..).zip(failures).map(|(number, attempt)| AttemptView {
+            number,
+            destination: attempt.destination.clone(),
+            attempted_at: now,
+            took_ms: u64::try_from(attempt.took.as_millis()).unwrap_or(u64::MAX),
+            status_code: attempt.error.status,
+            error: kept(&attempt.error.message),
+            answer: attempt.error.answer.as_deref().map(kept),
+        });
+        self.failed_attempts.extend(numbered);
+        let newest = self.failed_attempts.last().map_or(0, |attempt| attempt.number);
+        self.failed_attempts.retain(|attempt| attempt.number + ATTEMPTS_KEPT > newest);
+    }
+}
