@@ -1,7 +1,7 @@
 # The commands of everyday work; `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fmt lint demo torture simulate failover measure bench bench-quick bench-celery servers servers-stop
+.PHONY: help setup test test-long fmt lint demo torture simulate failover measure bench bench-quick bench-celery servers servers-stop
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,6 +12,10 @@ setup: ## install what the tests need and this machine lacks
 test: ## everything that must pass: format, lints, tests and doc tests, on private servers
 	@scripts/setup
 	@scripts/test
+
+test-long: ## hours of simulation, torture in fifteen variants and failover: make test-long KILLS=200
+	@scripts/setup
+	@KILLS=$(KILLS) FAILOVERS=$(FAILOVERS) scripts/test-long
 
 fmt: ## format the code
 	cargo fmt --all

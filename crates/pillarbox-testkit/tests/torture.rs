@@ -16,20 +16,25 @@ fn torture(database: &str, kills: u32, more: &[&str]) {
 
 #[test]
 fn a_short_torture_on_postgresql_loses_nothing() {
-    torture("postgres", 15, &[]);
+    torture("postgres", 10, &[]);
 }
 
 #[test]
 fn a_short_torture_on_sqlite_loses_nothing() {
-    torture("sqlite", 10, &[]);
+    torture("sqlite", 8, &[]);
 }
 
 #[test]
 fn a_short_torture_on_postgresql_keeps_the_order() {
-    torture("postgres", 10, &["--order"]);
+    torture("postgres", 8, &["--order"]);
 }
 
 #[test]
 fn a_short_torture_on_sqlite_keeps_the_order() {
-    torture("sqlite", 8, &["--order"]);
+    torture("sqlite", 6, &["--order"]);
+}
+
+#[test]
+fn a_short_torture_with_a_fan_out_loses_nothing_at_either_receiver() {
+    torture("postgres", 6, &["--fan-out", "--on-delivered", "delete"]);
 }

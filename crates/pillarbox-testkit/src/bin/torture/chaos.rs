@@ -1,56 +1,52 @@
 //! What goes wrong, and when: the causes that duplicates must have.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use pillarbox_testkit::{Answer, Program, Received, Receiver};
+use anyhow::{Result, bail};
+use pillarbox_testkit::Program;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use uuid::Uuid;
 
 use crate::database::Database;
-use crate::producers::POISON;
+use crate::receivers::{Mood, Receivers};
 
 pub(crate) struct Chaos {
     random: StdRng,
-    receiver: Receiver,
+    receivers: Receivers,
     relays: Vec<Program>,
-    disturbances: Vec<Instant>,
-    accepted: Arc<Mutex<HashMap<Uuid, Vec<Instant>>>>,
+    disturbances: Disturbances,
     counts: Counts,
+}
+
+/// When something was disturbed.
+#[derive(Default)]
+pub(crate) struct Disturbances {
+    /// Kills of relays and of the database: a cause of duplicates at every receiver.
+    pub(crate) of_relays: Vec<Instant>,
+    /// Kills of the disturbed receiver: a cause of duplicates there only.
+    pub(crate) of_receiver: Vec<Instant>,
 }
 
 /// How often what was done.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) kills: usize,
-    pub(crate) restarts: usize,
-    pub(crate) receiver: usize,
-}
-
-/// How the receiver behaves for a while.
-#[derive(Debug, Clone, Copy)]
-enum Mood {
-    Fine,
-    Failing,
-    Overloaded,
-    Hanging,
-    Dropping,
+    pub(crate) crashes: usize,
+    pub(crate) outages: usize,
+    pub(crate) moods: usize,
+    /// Deliveries of fan-outs that were parked at the end of an outage.
+    pub(crate) parked: i64,
 }
 
 impl Chaos {
-    pub(crate) fn new(seed: u64, receiver: Receiver, relays: Vec<Program>) -> Self {
-        let chaos = Self {
+    pub(crate) fn new(seed: u64, receivers: Receivers, relays: Vec<Program>) -> Self {
+        Self {
             random: StdRng::seed_from_u64(seed),
-            receiver,
+            receivers,
             relays,
-            disturbances: Vec::new(),
-            accepted: Arc::default(),
+            disturbances: Disturbances::default(),
             counts: Counts::default(),
-        };
-        chaos.receiver_is(Mood::Fine);
-        chaos
+        }
     }
 
     pub(crate) fn kills(&self) -> usize {
@@ -61,86 +57,91 @@ impl Chaos {
         self.counts
     }
 
-    /// When each id was answered with success.
-    pub(crate) fn accepted(&self) -> HashMap<Uuid, Vec<Instant>> {
-        self.accepted.lock().expect("nobody panics with it").clone()
+    pub(crate) fn receivers(&self) -> &Receivers {
+        &self.receivers
     }
 
-    pub(crate) fn disturbances(&self) -> &[Instant] {
+    pub(crate) fn disturbances(&self) -> &Disturbances {
         &self.disturbances
     }
 
-    /// One thing goes wrong, after a while.
+    /// Disturbs one thing, after a while.
     pub(crate) async fn disturb(&mut self, database: &mut Database, start_relay: &impl Fn() -> Program) {
         tokio::time::sleep(Duration::from_millis(self.random.random_range(20..400))).await;
         match self.random.random_range(0..100) {
             0..60 => self.kill_a_relay(start_relay).await,
             60..64 => {
-                self.disturbances.push(Instant::now());
+                self.disturbances.of_relays.push(Instant::now());
                 if database.crash().await {
-                    self.counts.restarts += 1;
+                    self.counts.crashes += 1;
                 }
-                self.disturbances.push(Instant::now());
+                self.disturbances.of_relays.push(Instant::now());
             }
             64..70 => {
-                self.disturbances.push(Instant::now());
-                self.counts.receiver += 1;
-                self.receiver.stop().await;
+                self.stop_receiver().await;
                 tokio::time::sleep(Duration::from_millis(self.random.random_range(50..1500))).await;
-                self.receiver.restart().await;
-                self.disturbances.push(Instant::now());
+                // The count is for information: a server that is busy recovering may refuse it.
+                self.counts.parked += database.outbox().parked_deliveries().await.unwrap_or_default();
+                self.restart_receiver().await;
             }
             _ => {
-                self.counts.receiver += 1;
+                self.counts.moods += 1;
                 let moods = [Mood::Fine, Mood::Fine, Mood::Failing, Mood::Overloaded, Mood::Hanging, Mood::Dropping];
                 let mood = moods[self.random.random_range(0..moods.len())];
-                self.receiver_is(mood);
+                self.receivers.disturbed_is(mood);
             }
         }
     }
 
+    /// An outage of the disturbed receiver that lasts until a delivery of a fan-out is parked: every run with fan-outs
+    /// has that.
+    pub(crate) async fn park(&mut self, database: &Database, patience: Duration) -> Result<()> {
+        self.stop_receiver().await;
+        let began = Instant::now();
+        loop {
+            let parked = database.outbox().parked_deliveries().await?;
+            if parked > 0 {
+                self.counts.parked += parked;
+                break;
+            }
+            if began.elapsed() > patience {
+                bail!("no delivery was parked within {patience:?} of an outage");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        self.restart_receiver().await;
+        Ok(())
+    }
+
+    async fn stop_receiver(&mut self) {
+        self.counts.outages += 1;
+        self.disturbances.of_receiver.push(Instant::now());
+        self.receivers.stop_disturbed().await;
+    }
+
+    async fn restart_receiver(&mut self) {
+        self.receivers.restart_disturbed().await;
+        self.disturbances.of_receiver.push(Instant::now());
+    }
+
     async fn kill_a_relay(&mut self, start_relay: &impl Fn() -> Program) {
         let victim = self.random.random_range(0..self.relays.len());
-        self.disturbances.push(Instant::now());
+        self.disturbances.of_relays.push(Instant::now());
         self.relays[victim].kill().await;
-        self.disturbances.push(Instant::now());
+        self.disturbances.of_relays.push(Instant::now());
         self.relays[victim] = start_relay();
         self.counts.kills += 1;
     }
 
     /// Nothing goes wrong any more.
-    pub(crate) async fn calm(&mut self) {
-        self.receiver_is(Mood::Fine);
+    pub(crate) fn calm(&self) {
+        self.receivers.disturbed_is(Mood::Fine);
     }
 
     pub(crate) async fn end(mut self) {
         for relay in &mut self.relays {
             relay.kill().await;
         }
-        self.receiver.stop().await;
+        self.receivers.end().await;
     }
-
-    fn receiver_is(&self, mood: Mood) {
-        let accepted = Arc::clone(&self.accepted);
-        self.receiver.answer_with(move |request| {
-            let poison = request.headers.get("pillarbox-event-type").is_some_and(|value| value == POISON);
-            // Even a bad mood lets some through: a timeout is then no outage.
-            let lucky = request.id.is_some_and(|id| id.as_u128() % 3 == 0);
-            match mood {
-                _ if poison => Answer::status(410),
-                Mood::Failing if !lucky => Answer::status(500),
-                Mood::Overloaded if !lucky => Answer::status(503),
-                Mood::Hanging if !lucky => Answer::Hang,
-                Mood::Dropping if !lucky => Answer::Drop,
-                _ => accept(&accepted, request),
-            }
-        });
-    }
-}
-
-fn accept(accepted: &Mutex<HashMap<Uuid, Vec<Instant>>>, request: &Received) -> Answer {
-    if let Some(id) = request.id {
-        accepted.lock().expect("nobody panics with it").entry(id).or_default().push(Instant::now());
-    }
-    Answer::ok()
 }

@@ -1,5 +1,5 @@
 //! The database under torture: a PostgreSQL of its own that can be killed, or a SQLite file. Beside the outbox stands
-//! the application's table: what is in it was committed.
+//! the application's table. Its rows are the committed events, also after the outbox has deleted them.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,12 @@ pub(crate) enum Outbox {
     Sqlite(SqliteStore),
 }
 
-/// An event, and whose it is.
+const APPLICATION_ON_POSTGRES: &str =
+    "CREATE TABLE application (event_id uuid PRIMARY KEY, seq bigint NOT NULL, aggregate_id text NOT NULL)";
+const APPLICATION_ON_SQLITE: &str =
+    "CREATE TABLE application (event_id TEXT PRIMARY KEY, seq INTEGER NOT NULL, aggregate_id TEXT NOT NULL)";
+
+/// An event and its aggregate.
 pub(crate) struct Place {
     pub(crate) id: Uuid,
     pub(crate) aggregate_id: String,
@@ -43,13 +48,13 @@ impl Database {
                 let server = PrivatePostgres::start_with(&[]).await;
                 let store = PostgresStore::connect(&server.url(), "public").await?;
                 store.migrate().await?;
-                sqlx::query("CREATE TABLE application (event_id uuid PRIMARY KEY)").execute(store.pool()).await?;
+                sqlx::query(APPLICATION_ON_POSTGRES).execute(store.pool()).await?;
                 (Some(server), Outbox::Postgres(store))
             }
             Kind::Sqlite => {
                 let store = SqliteStore::open(&file).await?;
                 store.migrate().await?;
-                sqlx::query("CREATE TABLE application (event_id TEXT PRIMARY KEY)").execute(store.pool()).await?;
+                sqlx::query(APPLICATION_ON_SQLITE).execute(store.pool()).await?;
                 (None, Outbox::Sqlite(store))
             }
         };
@@ -93,7 +98,12 @@ impl Outbox {
             Self::Postgres(store) => {
                 let mut tx = store.pool().begin().await?;
                 let ids = ids(emit_all(&mut tx, events).await?);
-                sqlx::query("INSERT INTO application SELECT unnest($1::uuid[])").bind(&ids).execute(&mut *tx).await?;
+                sqlx::query(
+                    "INSERT INTO application SELECT id, seq, aggregate_id FROM outbox_event WHERE id = ANY($1)",
+                )
+                .bind(&ids)
+                .execute(&mut *tx)
+                .await?;
                 // An answer that is lost with the server says nothing: the application's table will.
                 let _ = if commit { tx.commit().await } else { tx.rollback().await };
                 Ok(ids)
@@ -102,7 +112,10 @@ impl Outbox {
                 let mut tx = store.pool().begin_with("BEGIN IMMEDIATE").await?;
                 let ids = ids(emit_all(&mut tx, events).await?);
                 for id in &ids {
-                    sqlx::query("INSERT INTO application VALUES (?1)").bind(id.hyphenated()).execute(&mut *tx).await?;
+                    sqlx::query("INSERT INTO application SELECT id, seq, aggregate_id FROM outbox_event WHERE id = ?1")
+                        .bind(id.hyphenated().to_string())
+                        .execute(&mut *tx)
+                        .await?;
                 }
                 let _ = if commit { tx.commit().await } else { tx.rollback().await };
                 Ok(ids)
@@ -110,33 +123,47 @@ impl Outbox {
         }
     }
 
-    /// The ids of what was committed.
-    pub(crate) async fn committed(&self) -> Result<HashSet<Uuid>> {
+    /// Returns the committed events, in the order of `seq`.
+    pub(crate) async fn committed(&self) -> Result<Vec<Place>> {
         match self {
             Self::Postgres(store) => {
-                let ids: Vec<Uuid> =
-                    sqlx::query_scalar("SELECT event_id FROM application").fetch_all(store.pool()).await?;
-                Ok(ids.into_iter().collect())
+                let rows: Vec<(Uuid, String)> =
+                    sqlx::query_as("SELECT event_id, aggregate_id FROM application ORDER BY seq")
+                        .fetch_all(store.pool())
+                        .await?;
+                Ok(rows.into_iter().map(|(id, aggregate_id)| Place { id, aggregate_id }).collect())
             }
             Self::Sqlite(store) => {
-                let ids: Vec<String> =
-                    sqlx::query_scalar("SELECT event_id FROM application").fetch_all(store.pool()).await?;
-                ids.iter().map(|id| Ok(id.parse()?)).collect()
+                let rows: Vec<(String, String)> =
+                    sqlx::query_as("SELECT event_id, aggregate_id FROM application ORDER BY seq")
+                        .fetch_all(store.pool())
+                        .await?;
+                rows.into_iter().map(|(id, aggregate_id)| Ok(Place { id: id.parse()?, aggregate_id })).collect()
             }
         }
+    }
+
+    /// Returns how many deliveries of fan-outs are parked.
+    pub(crate) async fn parked_deliveries(&self) -> Result<i64> {
+        self.count("SELECT count(*) FROM outbox_delivery WHERE parked").await
+    }
+
+    /// Returns how many deliveries are left whose event was deleted.
+    pub(crate) async fn orphans(&self) -> Result<i64> {
+        self.count("SELECT count(*) FROM outbox_delivery WHERE event_id NOT IN (SELECT id FROM outbox_event)").await
+    }
+
+    async fn count(&self, statement: &'static str) -> Result<i64> {
+        Ok(match self {
+            Self::Postgres(store) => sqlx::query_scalar(statement).fetch_one(store.pool()).await?,
+            Self::Sqlite(store) => sqlx::query_scalar(statement).fetch_one(store.pool()).await?,
+        })
     }
 
     /// The ids of the dead letters.
     pub(crate) async fn failed(&self) -> Result<HashSet<Uuid>> {
         let filter = Filter { state: Some(State::Failed), ..Filter::default() };
         Ok(self.all(&filter).await?.into_iter().map(|event| event.id).collect())
-    }
-
-    /// All events with their aggregates, in the order of `seq`.
-    pub(crate) async fn places(&self) -> Result<Vec<Place>> {
-        let mut events = self.all(&Filter::default()).await?;
-        events.sort_by_key(|event| event.seq);
-        Ok(events.into_iter().map(|event| Place { id: event.id, aggregate_id: event.aggregate_id }).collect())
     }
 
     /// Page by page.

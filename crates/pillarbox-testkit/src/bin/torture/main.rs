@@ -1,13 +1,15 @@
 //! Nothing lost: producers commit and roll back while relays are killed, PostgreSQL is restarted and the receiver fails,
 //! hangs and dies. At the end every committed event has arrived, no rolled-back one has, none has failed that should
 //! not have, and every duplicate has a cause. With `--order` relays keep the order of aggregates, of which there are few
-//! then, and what arrives first of each must arrive in order.
+//! then, and what arrives first of each must arrive in order. With `--fan-out` half of the events go to a second receiver,
+//! too, which is never disturbed: they must arrive at both.
 //!
 //! `make torture`, or with the seed of an earlier run: `make torture ARGS="--seed 42 --kills 50 --database sqlite"`.
 
 mod chaos;
 mod database;
 mod producers;
+mod receivers;
 mod verdict;
 
 use std::path::PathBuf;
@@ -15,11 +17,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
-use pillarbox_testkit::{Program, Receiver};
+use pillarbox_testkit::Program;
 
 use chaos::Chaos;
 use database::Database;
-use producers::Producers;
+use producers::{Habits, Producers, SHARED};
+use receivers::Receivers;
 use verdict::Verdict;
 
 /// Kills relays, databases and receivers at random, and counts what was lost.
@@ -43,6 +46,12 @@ struct Arguments {
     /// Relays keep the order of each aggregate's events.
     #[arg(long)]
     order: bool,
+    /// Half of the events go to two receivers, of which one is disturbed.
+    #[arg(long)]
+    fan_out: bool,
+    /// Whether relays keep delivered events or delete them.
+    #[arg(long, value_enum, default_value_t = OnDelivered::Keep)]
+    on_delivered: OnDelivered,
     /// The program; without it the one beside this.
     #[arg(long)]
     program: Option<PathBuf>,
@@ -52,6 +61,12 @@ struct Arguments {
 enum Kind {
     Postgres,
     Sqlite,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OnDelivered {
+    Keep,
+    Delete,
 }
 
 /// How long everything may take to arrive once nothing is disturbed any more.
@@ -77,7 +92,7 @@ async fn main() -> Result<()> {
     }
     if !good {
         bail!(
-            "something was lost, wrongly sent, wrongly failed, out of order or sent twice without a cause: see above \
+            "something was lost, invented, wrongly failed, out of order or sent twice without a cause: see above \
              (seed {seed})"
         );
     }
@@ -89,21 +104,25 @@ async fn torture(kind: Kind, seed: u64, arguments: &Arguments, program: &std::pa
     let began = Instant::now();
     let dir = tempfile::tempdir()?;
     let mut database = Database::start(kind, dir.path()).await?;
-    let receiver = Receiver::start_counting().await;
+    let receivers = Receivers::start(arguments.fan_out).await;
     let config = dir.path().join("pillarbox.toml");
-    std::fs::write(&config, configuration(&database.url(), &receiver.url("events"), arguments))?;
+    std::fs::write(&config, configuration(&database.url(), &receivers, arguments))?;
     let start_relay = || {
         let mut command = std::process::Command::new(program);
         command.arg("relay").arg("--config").arg(&config).env("RUST_LOG", "warn");
         Program::start(command)
     };
 
-    let producers = Producers::start(&database.outbox(), seed, arguments.order);
-    let mut chaos = Chaos::new(seed, receiver, (0..arguments.relays).map(|_| start_relay()).collect());
+    let producers =
+        Producers::start(&database.outbox(), seed, Habits { order: arguments.order, fan_out: arguments.fan_out });
+    let mut chaos = Chaos::new(seed, receivers, (0..arguments.relays).map(|_| start_relay()).collect());
+    if arguments.fan_out {
+        chaos.park(&database, PATIENCE).await?;
+    }
     while chaos.kills() < arguments.kills {
         chaos.disturb(&mut database, &start_relay).await;
     }
-    chaos.calm().await;
+    chaos.calm();
     let emitted = producers.stop().await;
     say(&format!("{kind:?}: {} kills in {:?}; waiting for the rest to arrive", chaos.kills(), began.elapsed()));
     let settled = database.outbox().wait_until_settled(PATIENCE).await;
@@ -117,9 +136,15 @@ async fn torture(kind: Kind, seed: u64, arguments: &Arguments, program: &std::pa
 }
 
 /// Short leases and retries, so that much happens in little time. Attempts never run out: only the poison may fail.
-fn configuration(database: &str, receiver: &str, arguments: &Arguments) -> String {
+fn configuration(database: &str, receivers: &Receivers, arguments: &Arguments) -> String {
     let claim_by = &arguments.claim_by;
     let order = if arguments.order { "aggregate" } else { "none" };
+    let on_delivered = match arguments.on_delivered {
+        OnDelivered::Keep => "keep",
+        OnDelivered::Delete => "delete",
+    };
+    let receiver = receivers.disturbed_url();
+    let fan_out = receivers.bystander_url().map(|url| fan_out(&url)).unwrap_or_default();
     format!(
         r#"[database]
 url = "{database}"
@@ -130,6 +155,7 @@ claim_by = "{claim_by}"
 lease = "3s"
 poll_interval = "200ms"
 shutdown_timeout = "1s"
+on_delivered = "{on_delivered}"
 order = "{order}"
 order_on_failed = "skip"
 retry = {{ base = "50ms", cap = "500ms", max_attempts = 0 }}
@@ -139,10 +165,27 @@ kind = "http"
 url = "{receiver}"
 timeout = "1s"
 allow_private = true
-
+{fan_out}
 [[routes]]
 events = "*"
 to = ["receiver"]
+"#
+    )
+}
+
+/// The second receiver and the route to both.
+fn fan_out(bystander: &str) -> String {
+    format!(
+        r#"
+[destinations.bystander]
+kind = "http"
+url = "{bystander}"
+timeout = "1s"
+allow_private = true
+
+[[routes]]
+events = "{SHARED}.*"
+to = ["receiver", "bystander"]
 "#
     )
 }

@@ -14,8 +14,11 @@ use uuid::Uuid;
 
 use crate::database::Outbox;
 
-/// Events of this type are refused for good by the receiver, and are the only ones that may fail.
-pub(crate) const POISON: &str = "order.poison";
+/// The disturbed receiver rejects event types that end like this. Only these events may fail.
+pub(crate) const POISON: &str = ".poison";
+
+/// Event types that begin like this go to both receivers.
+pub(crate) const SHARED: &str = "shared";
 
 /// How many aggregates a producer has when order is kept.
 const AGGREGATES: u64 = 8;
@@ -30,17 +33,27 @@ pub(crate) struct Producers {
 pub(crate) struct Emitted {
     pub(crate) all: HashSet<Uuid>,
     pub(crate) poison: HashSet<Uuid>,
+    pub(crate) shared: HashSet<Uuid>,
+}
+
+/// How producers write.
+#[derive(Clone, Copy)]
+pub(crate) struct Habits {
+    /// Each producer has a few aggregates of its own: then `seq` is the order of their commits.
+    pub(crate) order: bool,
+    /// Half of the events are for both receivers.
+    pub(crate) fan_out: bool,
 }
 
 impl Producers {
-    /// With `order` each has a few aggregates of its own: then `seq` is the order of their commits.
-    pub(crate) fn start(outbox: &Outbox, seed: u64, order: bool) -> Self {
+    pub(crate) fn start(outbox: &Outbox, seed: u64, habits: Habits) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let tasks = (0..3u64)
             .map(|number| {
                 let random = StdRng::seed_from_u64(seed ^ (number + 1));
-                let aggregates = order.then_some(number * AGGREGATES..(number + 1) * AGGREGATES);
-                tokio::spawn(produce(outbox.clone(), random, aggregates, Arc::clone(&stop)))
+                let own = number * AGGREGATES..(number + 1) * AGGREGATES;
+                let aggregates = if habits.order { own } else { 0..u64::MAX };
+                tokio::spawn(produce(outbox.clone(), random, aggregates, habits.fan_out, Arc::clone(&stop)))
             })
             .collect();
         Self { stop, tasks }
@@ -53,28 +66,47 @@ impl Producers {
             let part = task.await.expect("a producer does not panic");
             total.all.extend(part.all);
             total.poison.extend(part.poison);
+            total.shared.extend(part.shared);
         }
         total
     }
 }
 
-async fn produce(outbox: Outbox, mut random: StdRng, aggregates: Option<Range<u64>>, stop: Arc<AtomicBool>) -> Emitted {
+async fn produce(
+    outbox: Outbox,
+    mut random: StdRng,
+    aggregates: Range<u64>,
+    fan_out: bool,
+    stop: Arc<AtomicBool>,
+) -> Emitted {
     let mut emitted = Emitted::default();
     while !stop.load(Ordering::Relaxed) {
-        let poison: Vec<bool> = (0..random.random_range(1..=5)).map(|_| random.random_bool(0.01)).collect();
-        let events = poison.iter().map(|poison| {
-            let event_type = if *poison { POISON } else { "order.placed" };
-            let aggregate = random.random_range(aggregates.clone().unwrap_or(0..u64::MAX));
+        let types: Vec<String> = (0..random.random_range(1..=5)).map(|_| event_type(&mut random, fan_out)).collect();
+        let events = types.iter().map(|event_type| {
+            let aggregate = random.random_range(aggregates.clone());
             Event::new("Order", aggregate, event_type).repeatable().payload([random.random::<u32>()])
         });
         let events = events.collect();
         let commit = random.random_bool(0.75);
         // A transaction that did not get as far as its commit emitted nothing.
         if let Ok(ids) = outbox.transact(events, commit).await {
-            emitted.poison.extend(ids.iter().zip(&poison).filter(|(_, poison)| **poison).map(|(id, _)| *id));
-            emitted.all.extend(ids);
+            for (id, event_type) in ids.into_iter().zip(&types) {
+                emitted.all.insert(id);
+                if event_type.ends_with(POISON) {
+                    emitted.poison.insert(id);
+                }
+                if event_type.starts_with(SHARED) {
+                    emitted.shared.insert(id);
+                }
+            }
         }
         tokio::time::sleep(Duration::from_millis(random.random_range(1..20))).await;
     }
     emitted
+}
+
+fn event_type(random: &mut StdRng, fan_out: bool) -> String {
+    let end = if random.random_bool(0.01) { POISON } else { ".placed" };
+    let begin = if fan_out && random.random_bool(0.5) { SHARED } else { "order" };
+    format!("{begin}{end}")
 }

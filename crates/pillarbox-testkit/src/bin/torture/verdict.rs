@@ -11,6 +11,7 @@ use crate::Kind;
 use crate::chaos::{Chaos, Counts};
 use crate::database::{Outbox, Place};
 use crate::producers::Emitted;
+use crate::receivers::Arrivals;
 
 pub(crate) struct Verdict {
     kind: Kind,
@@ -18,14 +19,25 @@ pub(crate) struct Verdict {
     chaos: Counts,
     committed: usize,
     rolled_back: usize,
-    arrived: usize,
-    lost: Vec<Uuid>,
-    never_committed: Vec<Uuid>,
     poison: usize,
     wrongly_failed: Vec<Uuid>,
     wrongly_delivered: Vec<Uuid>,
+    /// Deliveries that were left behind by their event.
+    orphans: i64,
+    disturbed: Side,
+    /// With `--fan-out`.
+    bystander: Option<Side>,
+}
+
+/// The events of one receiver.
+struct Side {
+    expected: usize,
+    arrived: usize,
+    lost: Vec<Uuid>,
+    invented: Vec<Uuid>,
     duplicates: usize,
     unexplained: Vec<Uuid>,
+    /// With `--order`.
     out_of_order: Option<Vec<Uuid>>,
 }
 
@@ -41,50 +53,76 @@ impl Verdict {
         order: bool,
         took: Duration,
     ) -> Result<Self> {
-        let committed = outbox.committed().await?;
+        let places = outbox.committed().await?;
+        let committed: HashSet<Uuid> = places.iter().map(|place| place.id).collect();
         let failed = outbox.failed().await?;
-        let accepted = chaos.accepted();
         let poison: HashSet<Uuid> = emitted.poison.intersection(&committed).copied().collect();
-        let repeated = accepted.iter().filter(|(_, times)| times.len() > 1);
-        let unexplained = repeated
-            .clone()
-            .filter(|(_, times)| times.windows(2).any(|pair| !has_cause(pair[0], pair[1], chaos.disturbances())))
-            .map(|(id, _)| *id)
-            .collect();
+        let harmless: HashSet<Uuid> = committed.difference(&poison).copied().collect();
+        let shared: HashSet<Uuid> = emitted.shared.intersection(&committed).copied().collect();
+        let of_relays = &chaos.disturbances().of_relays;
+        let of_all: Vec<Instant> = of_relays.iter().chain(&chaos.disturbances().of_receiver).copied().collect();
+        let places = order.then_some(places.as_slice());
         Ok(Self {
             kind,
             took,
             chaos: chaos.counts(),
             committed: committed.len(),
             rolled_back: emitted.all.difference(&committed).count(),
-            arrived: accepted.len(),
-            lost: committed.iter().filter(|id| !accepted.contains_key(id) && !poison.contains(id)).copied().collect(),
-            never_committed: accepted.keys().filter(|id| !committed.contains(id)).copied().collect(),
             wrongly_failed: failed.difference(&poison).copied().collect(),
             wrongly_delivered: poison.difference(&failed).copied().collect(),
             poison: poison.len(),
-            duplicates: repeated.map(|(_, times)| times.len() - 1).sum(),
-            unexplained,
-            out_of_order: if order { Some(overtakers(&outbox.places().await?, &accepted)) } else { None },
+            orphans: outbox.orphans().await?,
+            disturbed: Side::of(&harmless, &chaos.receivers().at_disturbed(), &of_all, places),
+            // The bystander rejects nothing: the poison must arrive there, too.
+            bystander: chaos.receivers().at_bystander().map(|arrivals| Side::of(&shared, &arrivals, of_relays, places)),
         })
     }
 
     pub(crate) fn is_good(&self) -> bool {
-        let wrong =
-            [&self.lost, &self.never_committed, &self.wrongly_failed, &self.wrongly_delivered, &self.unexplained];
-        // A run in which nothing was sent or nothing was rolled back has shown nothing.
-        let in_order = self.out_of_order.as_ref().is_none_or(Vec::is_empty);
-        in_order && wrong.iter().all(|ids| ids.is_empty()) && self.arrived > 0 && self.rolled_back > 0
+        self.disturbed.is_good()
+            && self.bystander.as_ref().is_none_or(Side::is_good)
+            && self.wrongly_failed.is_empty()
+            && self.wrongly_delivered.is_empty()
+            && self.orphans == 0
+            // A run in which nothing was rolled back has shown nothing.
+            && self.rolled_back > 0
     }
 }
 
-/// Events that arrived for the first time before an earlier one of their aggregate had. Those that never arrived were
-/// rejected, and are skipped.
-fn overtakers(places: &[Place], accepted: &HashMap<Uuid, Vec<Instant>>) -> Vec<Uuid> {
+impl Side {
+    fn of(expected: &HashSet<Uuid>, arrivals: &Arrivals, causes: &[Instant], order: Option<&[Place]>) -> Self {
+        let repeated = arrivals.iter().filter(|(_, times)| times.len() > 1);
+        let unexplained = repeated
+            .clone()
+            .filter(|(_, times)| times.windows(2).any(|pair| !has_cause(pair[0], pair[1], causes)))
+            .map(|(id, _)| *id)
+            .collect();
+        Self {
+            expected: expected.len(),
+            arrived: arrivals.len(),
+            lost: expected.iter().filter(|id| !arrivals.contains_key(id)).copied().collect(),
+            invented: arrivals.keys().filter(|id| !expected.contains(id)).copied().collect(),
+            duplicates: repeated.map(|(_, times)| times.len() - 1).sum(),
+            unexplained,
+            out_of_order: order.map(|places| overtakers(places, arrivals)),
+        }
+    }
+
+    fn is_good(&self) -> bool {
+        let wrong = [&self.lost, &self.invented, &self.unexplained];
+        let in_order = self.out_of_order.as_ref().is_none_or(Vec::is_empty);
+        // A run in which nothing was sent has shown nothing.
+        in_order && wrong.iter().all(|ids| ids.is_empty()) && self.arrived > 0
+    }
+}
+
+/// Events that arrived for the first time before an earlier one of their aggregate had. An event that never arrived was
+/// rejected or went elsewhere, and is skipped.
+fn overtakers(places: &[Place], arrivals: &Arrivals) -> Vec<Uuid> {
     let mut latest: HashMap<&str, Instant> = HashMap::new();
     let mut overtakers = Vec::new();
     for place in places {
-        let Some(first) = accepted.get(&place.id).and_then(|times| times.iter().min()) else { continue };
+        let Some(first) = arrivals.get(&place.id).and_then(|times| times.iter().min()) else { continue };
         let latest = latest.entry(&place.aggregate_id).or_insert(*first);
         if first < latest {
             overtakers.push(place.id);
@@ -95,8 +133,8 @@ fn overtakers(places: &[Place], accepted: &HashMap<Uuid, Vec<Instant>>) -> Vec<U
 }
 
 /// Whether something was disturbed between the first delivery and the repeated one.
-fn has_cause(first: Instant, second: Instant, disturbances: &[Instant]) -> bool {
-    disturbances.iter().any(|at| *at + SLACK >= first && *at <= second)
+fn has_cause(first: Instant, second: Instant, causes: &[Instant]) -> bool {
+    causes.iter().any(|at| *at + SLACK >= first && *at <= second)
 }
 
 impl fmt::Display for Verdict {
@@ -104,17 +142,11 @@ impl fmt::Display for Verdict {
         writeln!(f, "{:?}, {:.1?}:", self.kind, self.took)?;
         writeln!(
             f,
-            "  relays killed {}, database crashes {}, receiver disturbed {}",
-            self.chaos.kills, self.chaos.restarts, self.chaos.receiver
+            "  killed: relays {}, database {}, receiver {}; receiver misbehaved {}",
+            self.chaos.kills, self.chaos.crashes, self.chaos.outages, self.chaos.moods
         )?;
-        writeln!(
-            f,
-            "  events committed {}, rolled back {}, arrived {}",
-            self.committed, self.rolled_back, self.arrived
-        )?;
-        writeln!(f, "  lost {} {}", self.lost.len(), some(&self.lost))?;
-        writeln!(f, "  arrived but never committed {} {}", self.never_committed.len(), some(&self.never_committed))?;
-        writeln!(
+        writeln!(f, "  events committed {}, rolled back {}", self.committed, self.rolled_back)?;
+        write!(
             f,
             "  rejected by the receiver and failed {}, wrongly failed {} {}, should have failed {} {}",
             self.poison,
@@ -123,17 +155,26 @@ impl fmt::Display for Verdict {
             self.wrongly_delivered.len(),
             some(&self.wrongly_delivered)
         )?;
+        write!(f, "\n  receiver: {}", self.disturbed)?;
+        if let Some(bystander) = &self.bystander {
+            write!(f, "\n  bystander: {bystander}")?;
+            write!(f, "\n  deliveries parked {}, left without their event {}", self.chaos.parked, self.orphans)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected {}, arrived {}", self.expected, self.arrived)?;
+        write!(f, ", lost {} {}", self.lost.len(), some(&self.lost))?;
+        write!(f, ", invented {} {}", self.invented.len(), some(&self.invented))?;
         if let Some(overtakers) = &self.out_of_order {
-            writeln!(
-                f,
-                "  arrived before an earlier one of their aggregate {} {}",
-                overtakers.len(),
-                some(overtakers)
-            )?;
+            write!(f, ", out of order {} {}", overtakers.len(), some(overtakers))?;
         }
         write!(
             f,
-            "  duplicates {}, of them without a cause {} {}",
+            ", duplicates {}, of them without a cause {} {}",
             self.duplicates,
             self.unexplained.len(),
             some(&self.unexplained)
