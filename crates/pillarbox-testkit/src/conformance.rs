@@ -174,6 +174,8 @@ macro_rules! store_suite {
                 fail_answers_for_each_event,
                 fail_and_retry_leave_a_destination_that_has_the_event_alone,
                 what_lost_its_lease_can_be_failed,
+                a_given_up_event_is_parked_nowhere,
+                a_swept_event_is_parked_nowhere,
                 a_replay_is_a_new_event_that_is_due,
                 every_replay_has_a_key_of_its_own,
                 only_what_is_done_is_replayed,

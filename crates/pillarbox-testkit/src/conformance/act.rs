@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use pillarbox::delivery::{Answer, Change};
-use pillarbox::store::{AuditView, Entry, Marked, REPLAY_OF, Replayed, Retried, Selection, State, Turn};
-use pillarbox::{Event, Status};
+use pillarbox::store::{
+    AuditView, Entry, LOSSES_BEFORE_FAILED, Marked, REPLAY_OF, Replayed, Retried, Selection, State, Turn,
+};
+use pillarbox::{Event, RetryPolicy, SendError, Status};
 use uuid::Uuid;
 
 use super::Outbox;
@@ -195,4 +197,42 @@ pub async fn what_has_changed_since_it_was_chosen_is_left_alone(outbox: &dyn Out
     assert!(!matches!(replay[0].1, Replayed::As { .. }));
     let counted = [("ann", "retry", "all", Some(1)), ("ann", "fail", "one", Some(1))];
     assert_eq!(told(&inspect.audit(None, 10).await.unwrap()), counted);
+}
+
+/// An event whose `audit` is parked, while `mail` is due again and `runner` has it.
+async fn half_parked(outbox: &dyn Outbox) -> Uuid {
+    let emitted = outbox.emit_one().await;
+    let claimed = outbox.claim_one().await;
+    let down = Answer::Parked { error: Some(SendError::unavailable("down")), tried: None };
+    let answers = vec![("audit", down), ("mail", failed("busy")), ("runner", Answer::Sent)];
+    let verdict = judged(&claimed, &["audit", "mail", "runner"], answers);
+    outbox.settle(vec![claimed.settle(verdict)]).await;
+    assert_eq!(outbox.store().parked_on().await.unwrap(), ["audit"]);
+    outbox.age(emitted.id, RetryPolicy::default().base).await;
+    emitted.id
+}
+
+async fn is_parked_nowhere(outbox: &dyn Outbox, event: Uuid) {
+    let open: Vec<Status> = outbox.get(event).await.deliveries.iter().map(|row| row.status).collect();
+    assert_eq!(open, [Status::Failed, Status::Failed, Status::Delivered]);
+    assert_eq!(outbox.store().parked_on().await.unwrap(), [""; 0], "relays need not look for it again");
+    assert_eq!(outbox.store().unpark("audit", None, 10).await.unwrap(), 0);
+}
+
+/// A parked delivery of a failed event would be found by every unpark and stand in the way of others.
+pub async fn a_given_up_event_is_parked_nowhere(outbox: &dyn Outbox) {
+    let event = half_parked(outbox).await;
+    outbox.inspect().fail(&[event], "it is not wanted any more", BY_ANN).await.unwrap();
+    is_parked_nowhere(outbox, event).await;
+}
+
+/// The same, after its relays died.
+pub async fn a_swept_event_is_parked_nowhere(outbox: &dyn Outbox) {
+    let event = half_parked(outbox).await;
+    for losses in 0..LOSSES_BEFORE_FAILED {
+        let dead = outbox.claim_and_die().await;
+        outbox.store().blame(dead[0], losses).await.unwrap();
+    }
+    assert_eq!(outbox.store().sweep().await.unwrap().len(), 1);
+    is_parked_nowhere(outbox, event).await;
 }

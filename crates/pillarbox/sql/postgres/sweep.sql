@@ -1,6 +1,6 @@
 -- Sweep: events whose relays died while sending them and nothing else, too often, are failed.
 -- $1 losses before an event is failed, $2 the error.
-WITH given_up AS (
+WITH swept AS (
     UPDATE {schema}.outbox_event AS event
     SET status = 'failed', next_attempt_at = NULL, claimed_by = NULL, error_message = $2,
         claims = claims + (claimed_by IS NOT NULL)::int, updated_at = clock_timestamp()
@@ -16,8 +16,7 @@ WITH given_up AS (
               event.headers::text, event.idempotency_key, event.attempts, event.max_attempts, event.claims::int,
               event.created_at
 ), deliveries AS (
-    -- They wait for nothing any more.
-    UPDATE {schema}.outbox_delivery AS delivery SET parked = false
-    FROM given_up WHERE delivery.event_id = given_up.id AND delivery.parked
+    UPDATE {schema}.outbox_delivery SET status = 'failed', error = $2, next_attempt_at = NULL, parked = false
+    FROM swept WHERE event_id = swept.id AND status = 'pending'
 )
-SELECT * FROM given_up
+SELECT * FROM swept
