@@ -92,6 +92,8 @@ macro_rules! store_suite {
                 a_destination_is_unparked_whatever_the_others_wait_for,
                 the_operators_retry_opens_only_what_was_not_delivered,
                 all_delivered_ends_the_event,
+                a_given_up_event_is_parked_nowhere,
+                a_swept_event_is_parked_nowhere,
                 a_fan_out_that_succeeds_at_once_writes_no_rows;
             parking:
                 what_is_parked_is_not_claimed,

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use pillarbox::Status;
 use pillarbox::delivery::{Answer, Change};
-use pillarbox::store::{Claimed, EventDetail, Retried, Selection};
+use pillarbox::store::{Claimed, EventDetail, LOSSES_BEFORE_FAILED, Retried, Selection};
 use pillarbox::{RetryPolicy, SendError};
+use uuid::Uuid;
 
 use super::Outbox;
 use super::outbox::{BY_ANN, failed, judged};
@@ -142,6 +143,41 @@ pub async fn all_delivered_ends_the_event(outbox: &dyn Outbox) {
     let detail = outbox.get(emitted.id).await;
     assert_eq!((detail.event.status, detail.event.error_message.as_str()), (Status::Delivered, ""));
     assert!(detail.deliveries.iter().all(|row| row.status == Status::Delivered && row.delivered_at.is_some()));
+}
+
+/// An event whose `audit` is parked, while `mail` is due again and `runner` has it.
+async fn half_parked(outbox: &dyn Outbox) -> Uuid {
+    let emitted = outbox.emit_one().await;
+    let down = Answer::Parked { error: Some(SendError::unavailable("down")), tried: None };
+    round(outbox, vec![("audit", down), ("mail", failed("busy")), ("runner", Answer::Sent)]).await;
+    assert_eq!(outbox.store().parked_on().await.unwrap(), ["audit"]);
+    outbox.age(emitted.id, RetryPolicy::default().base).await;
+    emitted.id
+}
+
+async fn is_parked_nowhere(outbox: &dyn Outbox, event: Uuid) {
+    let open: Vec<Status> = outbox.get(event).await.deliveries.iter().map(|row| row.status).collect();
+    assert_eq!(open, [Status::Failed, Status::Failed, Status::Delivered]);
+    assert_eq!(outbox.store().parked_on().await.unwrap(), [""; 0], "relays need not look for it again");
+    assert_eq!(outbox.store().unpark("audit", None, 10).await.unwrap(), 0);
+}
+
+/// A parked delivery of a failed event would be found by every unpark and stand in the way of others.
+pub async fn a_given_up_event_is_parked_nowhere(outbox: &dyn Outbox) {
+    let event = half_parked(outbox).await;
+    outbox.inspect().fail(&[event], "it is not wanted any more", BY_ANN).await.unwrap();
+    is_parked_nowhere(outbox, event).await;
+}
+
+/// The same, after its relays died.
+pub async fn a_swept_event_is_parked_nowhere(outbox: &dyn Outbox) {
+    let event = half_parked(outbox).await;
+    for losses in 0..LOSSES_BEFORE_FAILED {
+        let dead = outbox.claim_and_die().await;
+        outbox.store().blame(dead[0], losses).await.unwrap();
+    }
+    assert_eq!(outbox.store().sweep().await.unwrap().len(), 1);
+    is_parked_nowhere(outbox, event).await;
 }
 
 /// The common case costs no extra write.

@@ -9,7 +9,7 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), given_up AS (
       AND NOT (parked_on IS NULL AND claimed_by IS NOT NULL AND next_attempt_at > clock.now)
     RETURNING id
 ), deliveries AS (
-    UPDATE {schema}.outbox_delivery SET status = 'failed', error = $2, next_attempt_at = NULL
+    UPDATE {schema}.outbox_delivery SET status = 'failed', error = $2, next_attempt_at = NULL, parked = false
     FROM given_up WHERE event_id = given_up.id AND status = 'pending'
 )
 SELECT event.id, CASE WHEN given_up.id IS NOT NULL THEN 'failed' WHEN event.status = 'failed' THEN 'already'

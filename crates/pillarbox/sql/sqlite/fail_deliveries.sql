@@ -1,3 +1,3 @@
--- Fail: what was still open of their destinations. ?1 a JSON array of ids, ?2 the reason.
-UPDATE outbox_delivery SET status = 'failed', error = ?2, next_attempt_at = NULL
+-- Fail and sweep: the open deliveries of failed events. ?1 a JSON array of ids, ?2 the reason.
+UPDATE outbox_delivery SET status = 'failed', error = ?2, next_attempt_at = NULL, parked = false
 WHERE event_id IN (SELECT value FROM json_each(?1)) AND status = 'pending'

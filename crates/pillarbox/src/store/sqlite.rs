@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use serde_json::json;
 use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
+    SqliteSynchronous,
 };
-use sqlx::{ConnectOptions, Sqlite, Transaction};
+use sqlx::{ConnectOptions, Row, Sqlite, Transaction};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -208,12 +209,7 @@ impl Store for SqliteStore {
 
     async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
         let error = killed_its_relays();
-        let rows = sqlx::query(include_str!("../../sql/sqlite/sweep.sql"))
-            .bind(LOSSES_BEFORE_FAILED)
-            .bind(&error)
-            .fetch_all(&self.relaxed)
-            .await
-            .map_err(database("sweeping events"))?;
+        let rows = self.sweep_events(&error).await.map_err(database("sweeping events"))?;
         let forgotten = [
             include_str!("../../sql/sqlite/sweep_relays.sql"),
             include_str!("../../sql/sqlite/sweep_lanes.sql"),
@@ -305,6 +301,25 @@ impl Store for SqliteStore {
 }
 
 impl SqliteStore {
+    async fn sweep_events(&self, error: &str) -> Result<Vec<SqliteRow>, sqlx::Error> {
+        let mut tx = self.relaxed.begin_with("BEGIN IMMEDIATE").await?;
+        let rows = sqlx::query(include_str!("../../sql/sqlite/sweep.sql"))
+            .bind(LOSSES_BEFORE_FAILED)
+            .bind(error)
+            .fetch_all(&mut *tx)
+            .await?;
+        if !rows.is_empty() {
+            let ids = rows.iter().map(|row| row.try_get("id")).collect::<Result<Vec<String>, _>>()?;
+            sqlx::query(include_str!("../../sql/sqlite/fail_deliveries.sql"))
+                .bind(json!(ids).to_string())
+                .bind(error)
+                .execute(&mut *tx)
+                .await?;
+        }
+        tx.commit().await?;
+        Ok(rows)
+    }
+
     async fn unpark_batch(&self, on: &str, kind: Option<&EventKind>, at_most: usize) -> Result<u64, sqlx::Error> {
         let mut tx = self.relaxed.begin_with("BEGIN IMMEDIATE").await?;
         let mut ids: Vec<String> = sqlx::query_scalar(include_str!("../../sql/sqlite/unpark.sql"))
