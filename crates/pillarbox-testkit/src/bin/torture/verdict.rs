@@ -158,7 +158,11 @@ impl fmt::Display for Verdict {
         write!(f, "\n  receiver: {}", self.disturbed)?;
         if let Some(bystander) = &self.bystander {
             write!(f, "\n  bystander: {bystander}")?;
-            write!(f, "\n  deliveries parked {}, left without their event {}", self.chaos.parked, self.orphans)?;
+            write!(
+                f,
+                "\n  deliveries parked in outages, in sum {}, left without their event {}",
+                self.chaos.parked, self.orphans
+            )?;
         }
         Ok(())
     }

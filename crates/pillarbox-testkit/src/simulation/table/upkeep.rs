@@ -33,6 +33,11 @@ impl Table {
                 row.status = Status::Failed;
                 row.error = error.to_owned();
                 row.updated_at = now;
+                for delivery in row.deliveries.values_mut().filter(|delivery| delivery.status == Status::Pending) {
+                    delivery.status = Status::Failed;
+                    delivery.parked = false;
+                    delivery.error = error.to_owned();
+                }
                 swept.push(row.event.clone());
             }
         }
