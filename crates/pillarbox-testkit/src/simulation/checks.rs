@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pillarbox::delivery::Verdict;
-use pillarbox::{Message, Observed, Observer, Order, Status, StoredEvent};
+use pillarbox::{Message, Observed, Observer, Order, SendError, SendErrorKind, Status, StoredEvent};
 use uuid::Uuid;
 
 use super::plan::{Mode, Plan};
@@ -44,6 +44,17 @@ pub struct Settled {
 }
 
 impl Observer for Settled {
+    /// Also of attempts whose settle nobody hears of: its answer may be lost.
+    fn failed(&self, event: &StoredEvent, destination: &str, error: &SendError) -> Observed {
+        let place = self.world.plan.places.iter().position(|place| place.name == destination);
+        if let (Some(place), Some(known)) = (place, lock(&self.world.journal).known.get_mut(&event.id))
+            && error.kind != SendErrorKind::Unavailable
+        {
+            *known.failed_attempts.entry(place).or_default() += 1;
+        }
+        Ok(())
+    }
+
     fn settled(&self, event: &StoredEvent, verdict: &Verdict) -> Observed {
         let (world, policy) = (&self.world, self.world.plan.settings.retry);
         for attempt in verdict.failures.iter().filter(|attempt| attempt.counts()) {
@@ -183,7 +194,9 @@ fn check_delivered(world: &World, id: Uuid, known: &Known) {
 /// Only an event's own failures may end it, or the relays that it killed.
 fn check_failed(world: &World, id: Uuid, known: &Known, row: Option<&Row>) {
     let limit = world.plan.settings.retry.max_attempts;
-    let exhausted = known.own_failures.values().any(|(failures, _)| limit > 0 && *failures >= limit);
+    let settled = known.own_failures.values().map(|(failures, _)| *failures);
+    let failures = settled.chain(known.failed_attempts.values().copied()).max().unwrap_or_default();
+    let exhausted = limit > 0 && failures >= limit;
     if !(exhausted || known.emit.kills) {
         let error = row.map(|row| row.error.clone()).unwrap_or_default();
         world.broken(format!("{id} is failed without a failure of its own: {error}"));

@@ -52,6 +52,8 @@ pub struct Known {
     pub free_at: Duration,
     /// How often each place has failed it, and until when it waits for that.
     pub own_failures: BTreeMap<usize, (u32, Duration)>,
+    /// How many attempts at each place failed through its own fault.
+    pub failed_attempts: BTreeMap<usize, u32>,
     /// It lost a lease twice, so that it may wait longer than others.
     pub suspect: bool,
 }
@@ -230,7 +232,14 @@ impl World {
         let deliver_at = emit.delay.and_then(|delay| TimeDelta::from_std(delay).ok()).map(|delay| now + delay);
         let seq = lock(&self.table).emit(event, deliver_at, now);
         let free_at = self.elapsed() + emit.delay.unwrap_or_default();
-        let known = Known { emit: emit.clone(), seq, free_at, own_failures: BTreeMap::new(), suspect: false };
+        let known = Known {
+            emit: emit.clone(),
+            seq,
+            free_at,
+            own_failures: BTreeMap::new(),
+            failed_attempts: BTreeMap::new(),
+            suspect: false,
+        };
         lock(&self.journal).known.insert(id, known);
         let wakers: Vec<Waker> = lock(&self.processes).iter().filter_map(|life| life.waker.clone()).collect();
         // Now and then a notification is lost.
