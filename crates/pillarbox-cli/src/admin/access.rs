@@ -166,7 +166,7 @@ impl Access {
         Ok(session.map_or_else(|| visitor(None, None), |session| visitor(Some(session.who), Some(session.csrf))))
     }
 
-    /// The address of whoever really asks. Only a trusted proxy is believed, and of what it says only what other trusted
+    /// Returns the client's address. Only a trusted proxy is believed, and of what it says only what other trusted
     /// proxies and itself have added: the last address that is not one of theirs.
     fn address(&self, peer: Peer, headers: &HeaderMap) -> IpAddr {
         let mut address = peer.0.ip();

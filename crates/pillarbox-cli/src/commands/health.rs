@@ -15,7 +15,7 @@ use super::{Misuse, Session};
 /// Whoever takes longer is not well.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Whoever says more is no relay.
+/// A longer text does not come from a relay.
 const LONGEST_ANSWER: u64 = 64 << 10;
 
 #[derive(Debug, Args)]

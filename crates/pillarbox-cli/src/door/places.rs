@@ -92,7 +92,7 @@ impl Drop for Place {
     }
 }
 
-/// Returns the network of an address: whoever has an IPv6 address has 2^64 of them.
+/// Returns the network of an address: the owner of an IPv6 address has 2^64 of them.
 pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() >> 64 << 64).into()),

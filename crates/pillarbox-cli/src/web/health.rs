@@ -22,7 +22,7 @@ pub(crate) struct Health {
     checked: tokio::sync::Mutex<Option<(Instant, bool)>>,
 }
 
-/// The answer to whoever asks. Anybody may: what is wrong stands in the log.
+/// The public answer. It has no details, because anybody may ask: errors are in the log.
 #[derive(Debug, Serialize)]
 pub(crate) struct Answer {
     /// All is well.

@@ -101,7 +101,7 @@ async fn a_renewed_certificate_is_served_without_a_restart() {
     };
     assert!(serves(&old.cert).await);
 
-    // One that cannot be used is told of, and the old one stays.
+    // A certificate that cannot be used is logged, and the old one stays in use.
     home.write("admin.pem", "nothing");
     program.wait_for_line("TLS certificate not reloaded, the old one stays in use", PATIENCE).await.unwrap();
     assert!(serves(&old.cert).await);

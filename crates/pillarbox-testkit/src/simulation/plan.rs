@@ -83,7 +83,7 @@ pub struct Emit {
     pub bytes: usize,
     /// How much later it is to be delivered.
     pub delay: Option<Duration>,
-    /// Whoever sends it dies.
+    /// The relay that sends it dies.
     pub kills: bool,
 }
 

@@ -219,7 +219,7 @@ impl World {
         lock(&self.processes)[process].alive = false;
     }
 
-    /// Emits, and wakes whoever listens.
+    /// Emits, and wakes the relays that listen.
     pub fn emit(&self, emit: &Emit) {
         let id = self.id();
         let payload = format!("\"{}\"", "x".repeat(emit.bytes));

@@ -16,7 +16,7 @@ const KEPT: TimeDelta = TimeDelta::hours(1);
 /// What was told is remembered for so long.
 const REMEMBERED: TimeDelta = TimeDelta::minutes(5);
 
-/// So many destinations are told of in a beat, however few there are news of.
+/// Destinations that a heartbeat writes at least, if so many changed.
 const AT_ONCE: usize = 100;
 /// And a part of more of them in each, so that all are told of within a minute: a thousand destinations of fifty relays would
 /// otherwise be twenty thousand rows a second.
