@@ -61,10 +61,10 @@ pub(crate) fn check_figures(text: &str) {
 
     let there: BTreeSet<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
-    let listed = figures(&std::fs::read_to_string(file("../docs/figures.md")).unwrap());
+    let listed = figures(&std::fs::read_to_string(file("../docs/metrics.md")).unwrap());
     let unlisted: Vec<_> = there.iter().filter(|figure| !listed.contains(**figure)).collect();
-    assert!(unlisted.is_empty(), "docs/figures.md leaves out {unlisted:?}");
-    for name in ["prometheus/alerts.yaml", "grafana/pillarbox.json", "../docs/figures.md"] {
+    assert!(unlisted.is_empty(), "docs/metrics.md leaves out {unlisted:?}");
+    for name in ["prometheus/alerts.yaml", "grafana/pillarbox.json", "../docs/metrics.md"] {
         let spoken_of = std::fs::read_to_string(file(name)).unwrap();
         let figures = figures(&spoken_of);
         assert!(figures.len() > 4, "{name}: {figures:?}");
