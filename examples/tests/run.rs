@@ -10,7 +10,7 @@ use std::time::Duration;
 use pillarbox::store::Ask;
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::sqlite::SqliteStore;
-use pillarbox::{Store, StoredEvent};
+use pillarbox::{Claims, Store, StoredEvent};
 use pillarbox_testkit::TestDatabase;
 
 /// What it printed.

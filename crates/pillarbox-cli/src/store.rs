@@ -9,7 +9,7 @@ use pillarbox::store::celery_outbox::{CeleryOutboxSettings, CeleryOutboxStore};
 use pillarbox::store::postgres::{PostgresSettings, PostgresStore};
 use pillarbox::store::sqlite::SqliteStore;
 use pillarbox::store::{Migration, Role};
-use pillarbox::{Inspect, Store, StoreError};
+use pillarbox::{Fleet, Inspect, Store, StoreError};
 
 use crate::config::database::Database;
 use crate::config::source::{DJANGO_CELERY_OUTBOX, SourceKind};

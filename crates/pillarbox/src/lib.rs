@@ -28,4 +28,4 @@ pub use relay::{Destination, OnDelivered, Pass, Relay, RelayBuilder, RelaySettin
 pub use retry::RetryPolicy;
 pub use route::{Pattern, Route, Routes};
 pub use sink::{Message, SendError, SendErrorKind, Sink};
-pub use store::{ClaimBy, Inspect, OnFailed, Order, Store};
+pub use store::{ClaimBy, Claims, Fleet, Inspect, OnFailed, Order, Parking, Store};

@@ -1,8 +1,11 @@
-//! The two store traits, split by who uses them, and the claim, which is a value.
+//! The store traits, split by their callers, and the claim, which is a value.
 //!
-//! A [`Claim`] carries its events. Settling one consumes it, so that nobody can settle what somebody else owns, and one
-//! that is dropped unsettled gives itself back. Each store chooses how it holds a claim: by leases, or by locks for a moment.
-//! Stores know no sinks.
+//! [`Claims`], [`Parking`] and [`Fleet`] are the relay's side, together [`Store`]; [`Inspect`] is people's side. A source
+//! that is not a table can implement [`Claims`] alone. Stores on SQL databases share one layer, `store/sql`.
+//!
+//! A [`Claim`] carries its events. Settling consumes it, so that nobody settles an event of another relay, and a claim
+//! that is dropped unsettled gives its events back. Each store chooses how it holds a claim: by leases, or by locks for a
+//! moment. Stores know no sinks.
 
 use std::time::Duration;
 
@@ -29,6 +32,8 @@ mod migrate;
 pub mod postgres;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod row;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -202,28 +207,30 @@ pub enum WakeUp {
     Polling,
 }
 
-/// The relay's side of an outbox.
+/// The relay's side of an outbox: everything that a relay needs of its database.
 ///
 /// Every method may be called again after an error, and may be cancelled: what it had not committed did not happen.
-#[async_trait]
-pub trait Store: Send + Sync + 'static {
-    /// Refuses a schema that this program cannot work on, with the command that fixes it.
-    async fn check(&self) -> Result<(), StoreError>;
+pub trait Store: Claims + Parking + Fleet {}
 
-    /// Whether its claims can be asked for [`Order::Aggregate`]; what is asked of others is ignored.
+impl<T: Claims + Parking + Fleet> Store for T {}
+
+/// Where claims come from. The methods may be called again and cancelled as those of every [`Store`].
+#[async_trait]
+pub trait Claims: Send + Sync + 'static {
+    /// Returns whether claims can be asked for [`Order::Aggregate`]. Other stores ignore the order.
     fn can_order(&self) -> bool {
         false
     }
 
     /// Claims due events, oldest first: an empty claim when there are none. Never an event that another claim holds.
-    /// One that must go alone comes alone.
+    /// An event that must go alone comes alone.
     async fn claim(&self, ask: Ask) -> Result<Claim, StoreError>;
 
-    /// Writes what became of claimed events, all or none of those claimed at once, each only if it is still ours. Answers
-    /// those that were not ours any more; nothing was changed for them. With `delete` what was delivered is deleted.
+    /// Writes what became of claimed events, all or none of those claimed at once, each only if it is still ours. Returns
+    /// those that were not ours any more; nothing was changed for them. With `delete`, delivered events are deleted.
     async fn settle(&self, settlements: &[Settlement], delete: bool) -> Result<Vec<Ticket>, StoreError>;
 
-    /// Makes leases last this long from now. Answers those that are still ours.
+    /// Makes leases last this long from now. Returns those that are still ours.
     async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError>;
 
     /// Writes how many losses count against a leased event; one more is counted if the lease is lost. A claim counts the loss
@@ -233,47 +240,65 @@ pub trait Store: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Makes failed what has killed its relay too often, and forgets relays that are long dead. Answers the events.
-    async fn sweep(&self) -> Result<Vec<Swept>, StoreError>;
-
-    /// What events and deliveries of fan-outs are parked on, each once.
-    async fn parked_on(&self) -> Result<Vec<String>, StoreError>;
-
-    /// Destinations that people have paused.
-    async fn paused(&self) -> Result<Vec<String>, StoreError> {
-        Ok(Vec::new())
-    }
-
-    /// The kinds of the events parked on this, each once.
-    async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError>;
-
-    /// Makes events parked on this due, those first that wait longest, at most `limit`, with `kind` only those of it.
-    /// Without a kind also those of which only one delivery is parked on this, whatever the others wait for. Returns how many.
-    async fn unpark(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError>;
-
-    /// Deletes one batch of old terminal events, never pending ones, unless another relay is doing so.
-    async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError>;
-
-    /// How long until the next event is due: a retry, a delayed one, or one whose lease runs out. Zero: now.
+    /// Returns how long it is until the next event is due: a retry, a delayed one, or one whose lease runs out. Zero: now.
     async fn next_due(&self) -> Result<Option<Duration>, StoreError>;
 
-    /// Due events that nobody holds.
+    /// Returns the number of due events that no relay holds.
     async fn remaining(&self) -> Result<u64, StoreError>;
-
-    /// Says that this relay lives.
-    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError>;
-
-    /// Writes down for people what this relay does. Stores that have no place for it forget it.
-    async fn tell(&self, told: Told<'_>) -> Result<(), StoreError> {
-        let _ = told;
-        Ok(())
-    }
-
-    /// Says that this relay is gone.
-    async fn farewell(&self, relay: Uuid) -> Result<(), StoreError>;
 
     /// Wakes the waker whenever the database says that something was emitted, until the waker's relay is gone, and
     /// returns whether that works now. A store for which that may change tells the waker by [`Waker::set_notified`], also
     /// after it has returned an error.
     async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError>;
+}
+
+/// Events and deliveries that wait for a destination or a route.
+#[async_trait]
+pub trait Parking: Send + Sync + 'static {
+    /// Returns what events and deliveries of fan-outs are parked on, each once.
+    async fn parked_on(&self) -> Result<Vec<String>, StoreError>;
+
+    /// Returns the destinations that people have paused.
+    async fn paused(&self) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Returns the kinds of the events parked on this, each once.
+    async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError>;
+
+    /// Makes events parked on this due, the longest parked first, at most `limit`, with `kind` only events of that kind.
+    /// Without a kind also events of which one delivery is parked on this, whatever the others wait for. Returns how many.
+    async fn unpark(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError>;
+}
+
+/// What the relays of one database do together: heartbeats, metrics, sweeps and cleanup.
+#[async_trait]
+pub trait Fleet: Send + Sync + 'static {
+    /// Refuses a schema that this program cannot work on, with the command that fixes it.
+    async fn check(&self) -> Result<(), StoreError>;
+
+    /// Writes a relay's heartbeat. Stores that have no table for it do nothing.
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {
+        let _ = heartbeat;
+        Ok(())
+    }
+
+    /// Writes a relay's metrics for people. Stores that have no table for it do nothing.
+    async fn tell(&self, told: Told<'_>) -> Result<(), StoreError> {
+        let _ = told;
+        Ok(())
+    }
+
+    /// Removes the heartbeat of a relay that has stopped.
+    async fn farewell(&self, relay: Uuid) -> Result<(), StoreError> {
+        let _ = relay;
+        Ok(())
+    }
+
+    /// Makes failed the events that have killed their relays too often, and forgets relays that died long ago. Returns the
+    /// events.
+    async fn sweep(&self) -> Result<Vec<Swept>, StoreError>;
+
+    /// Deletes one batch of old terminal events, never pending ones, unless another relay is doing so.
+    async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError>;
 }

@@ -9,7 +9,7 @@ use pillarbox::store::{
     Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_APART, LOSSES_BEFORE_FAILED, Retention,
     Settlement, Swept, Ticket, Told, WakeUp,
 };
-use pillarbox::{Store, StoreError, Waker};
+use pillarbox::{Claims, Fleet, Parking, StoreError, Waker};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -102,11 +102,7 @@ fn failed(doing: &'static str, what: &str) -> StoreError {
 }
 
 #[async_trait]
-impl Store for SimulatedStore {
-    async fn check(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
+impl Claims for SimulatedStore {
     fn can_order(&self) -> bool {
         true
     }
@@ -171,12 +167,23 @@ impl Store for SimulatedStore {
         self.run("counting losses", |table, _| table.blame(ticket, losses)).await
     }
 
-    async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
-        let error = format!("given up: {LOSSES_BEFORE_FAILED} relays died or hung while they had this event");
-        let events = self.run("sweeping", |table, now| table.sweep(&error, now)).await?;
-        Ok(events.into_iter().map(|event| Swept { event, error: error.clone() }).collect())
+    async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
+        self.run("looking for the next due event", |table, now| table.next_due(now)).await
     }
 
+    async fn remaining(&self) -> Result<u64, StoreError> {
+        self.run("counting", |table, now| table.remaining(now)).await
+    }
+
+    async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
+        self.run("listening", |_, _| ()).await?;
+        self.world.listen(self.process, waker);
+        Ok(WakeUp::Tested)
+    }
+}
+
+#[async_trait]
+impl Parking for SimulatedStore {
     async fn parked_on(&self) -> Result<Vec<String>, StoreError> {
         self.run("looking for parked events", |table, _| table.parked_on().into_iter().collect()).await
     }
@@ -188,17 +195,12 @@ impl Store for SimulatedStore {
     async fn unpark(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError> {
         self.run("unparking", |table, now| table.unpark(on, kind, limit, now)).await
     }
+}
 
-    async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError> {
-        self.run("cleaning up", |table, now| table.cleanup(retention, now)).await
-    }
-
-    async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
-        self.run("looking for the next due event", |table, now| table.next_due(now)).await
-    }
-
-    async fn remaining(&self) -> Result<u64, StoreError> {
-        self.run("counting", |table, now| table.remaining(now)).await
+#[async_trait]
+impl Fleet for SimulatedStore {
+    async fn check(&self) -> Result<(), StoreError> {
+        Ok(())
     }
 
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {
@@ -216,9 +218,13 @@ impl Store for SimulatedStore {
         self.run("saying farewell", |table, _| table.farewell(relay)).await
     }
 
-    async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
-        self.run("listening", |_, _| ()).await?;
-        self.world.listen(self.process, waker);
-        Ok(WakeUp::Tested)
+    async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
+        let error = format!("given up: {LOSSES_BEFORE_FAILED} relays died or hung while they had this event");
+        let events = self.run("sweeping", |table, now| table.sweep(&error, now)).await?;
+        Ok(events.into_iter().map(|event| Swept { event, error: error.clone() }).collect())
+    }
+
+    async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError> {
+        self.run("cleaning up", |table, now| table.cleanup(retention, now)).await
     }
 }

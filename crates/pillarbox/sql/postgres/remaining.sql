@@ -1,3 +1,3 @@
 -- Due events that nobody holds.
-SELECT count(*) FROM {schema}.outbox_event
+SELECT count(*) AS remaining FROM {schema}.outbox_event
 WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= (SELECT clock_timestamp())

@@ -3,7 +3,7 @@
 -- passes on what it gets, one by one, and none sorts. Rows that do not match are left out, but for the ?10th.
 -- Every filter that is null is open. ?1 state, ?2 event type (a GLOB pattern: LIKE does not mind the case), ?3 aggregate type,
 -- ?4 aggregate id, ?5 parked on, ?6 search (a LIKE pattern), ?7 since, ?8 until, ?9 limit, ?10 entries, ?11 to ?17 the stretch;
--- ?18 destination, ?19 the routes, a JSON array of [event types, aggregate types (GLOB patterns), whether they lead there].
+-- ?18 destination, and the routes as JSON arrays: ?19 event types, ?20 aggregate types (GLOB patterns), ?21 whether they lead there.
 SELECT *, CASE WHEN status = 'failed' THEN coalesce(
            (SELECT destination FROM outbox_delivery
             WHERE event_id = event.id AND status = 'failed' ORDER BY destination LIMIT 1),
@@ -20,10 +20,10 @@ FROM (
            AND (?6 IS NULL OR id LIKE ?6 ESCAPE '\' OR event_type LIKE ?6 ESCAPE '\' OR aggregate_type LIKE ?6 ESCAPE '\'
                 OR aggregate_id LIKE ?6 ESCAPE '\' OR idempotency_key LIKE ?6 ESCAPE '\' OR error_message LIKE ?6 ESCAPE '\')
            AND (?18 IS NULL OR coalesce(parked_on = ?18, false)
-                OR coalesce((SELECT json_extract(value, '$[2]') FROM json_each(?19)
-                             WHERE event_type GLOB json_extract(value, '$[0]')
-                               AND aggregate_type GLOB json_extract(value, '$[1]')
-                             ORDER BY key LIMIT 1), false)
+                OR coalesce((SELECT json_extract(?21, '$[' || route.key || ']') FROM json_each(?19) AS route
+                             WHERE event_type GLOB route.value
+                               AND aggregate_type GLOB json_extract(?20, '$[' || route.key || ']')
+                             ORDER BY route.key LIMIT 1), false)
                 OR EXISTS (SELECT 1 FROM outbox_delivery WHERE event_id = entry.id AND destination = ?18)
                 OR EXISTS (SELECT 1 FROM outbox_attempt WHERE event_id = entry.id AND destination = ?18)) AS matches
     FROM (

@@ -1,17 +1,22 @@
--- Replay: one event that was delivered or given up once more, as a new event that is due now. It has the first number behind
--- its key that is free, so that no look for duplicates swallows it.
--- ?1 its id, ?2 the id of the new one, ?3 its key without a number, ?4 what stands between, ?5 the header.
+-- Replay: events that were delivered or failed once more, as new events that are due now. Each has the first number behind
+-- its key that is free, so that no search for duplicates drops it; an event whose number another one took first is no row
+-- in the answer. ?1 ids, ?2 ids of the new events, ?3 keys without a number (JSON arrays), ?4 what stands between, ?5 the header.
 INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key, max_attempts)
-SELECT ?2, aggregate_type, aggregate_id, event_type, payload,
-       json_patch(coalesce(headers, '{}'), json_object(?5, id)),
-       (WITH RECURSIVE taken (number) AS (
-            SELECT 1
-            UNION ALL
-            SELECT number + 1 FROM taken
-            WHERE EXISTS (SELECT 1 FROM outbox_event AS other
-                          WHERE other.event_type = (SELECT event_type FROM outbox_event WHERE id = ?1)
-                            AND other.idempotency_key = ?3 || ?4 || number)
-        )
-        SELECT ?3 || ?4 || max(number) FROM taken),
-       max_attempts
-FROM outbox_event WHERE id = ?1 AND status <> 'pending'
+SELECT json_extract(?2, '$[' || asked.key || ']'), event.aggregate_type, event.aggregate_id, event.event_type,
+       event.payload, json_patch(coalesce(event.headers, '{}'), json_object(?5, event.id)),
+       json_extract(?3, '$[' || asked.key || ']') || ?4 || (
+           WITH RECURSIVE taken (number) AS (
+               SELECT 1
+               UNION ALL
+               SELECT number + 1 FROM taken
+               WHERE EXISTS (SELECT 1 FROM outbox_event AS other
+                             WHERE other.event_type = event.event_type
+                               AND other.idempotency_key = json_extract(?3, '$[' || asked.key || ']') || ?4 || number)
+           )
+           SELECT max(number) FROM taken),
+       event.max_attempts
+FROM json_each(?1) AS asked CROSS JOIN outbox_event AS event
+WHERE event.id = asked.value AND event.status <> 'pending'
+ORDER BY event.seq
+ON CONFLICT (event_type, idempotency_key) DO NOTHING
+RETURNING id

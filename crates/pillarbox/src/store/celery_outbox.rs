@@ -14,14 +14,21 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use sqlx::postgres::PgPool;
 use tokio::sync::mpsc;
-use uuid::Uuid;
 
 use super::postgres::pinned::Pinned;
 use super::postgres::{self, Connections, PostgresSettings, Schema, database};
 use super::row::seconds;
-use super::{Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, Retention, Settlement, Store, Swept, Ticket, WakeUp};
+use super::sql::sql_folder;
+use super::{Ask, Claim, Claimed, Claims, Cleaned, EventKind, Fleet, Retention, Settlement, Swept, Ticket, WakeUp};
 use crate::error::StoreError;
 use crate::relay::wake::Waker;
+
+sql_folder! {
+    SQL: Sql = "celery_outbox" {
+        claim, columns, dead_letters, next_due, other_versions, remaining, renew, settle, settle_deliver, settle_fail, sweep,
+        unpark,
+    }
+}
 
 mod fence;
 mod parking;
@@ -146,7 +153,7 @@ impl CeleryOutboxStore {
         let dead_letters: i64 = self
             .outbox
             .schema
-            .query_scalar(include_str!("../../sql/celery_outbox/dead_letters.sql"))
+            .query_scalar(SQL.dead_letters)
             .fetch_one(&self.outbox.pool)
             .await
             .map_err(database("counting dead letters"))?;
@@ -176,7 +183,7 @@ impl Outbox {
     async fn due(&self) -> Result<(u64, Option<Duration>), StoreError> {
         let (count, oldest): (i64, Option<f64>) = self
             .schema
-            .query_as(include_str!("../../sql/celery_outbox/remaining.sql"))
+            .query_as(SQL.remaining)
             .bind(self.stale())
             .fetch_one(&self.pool)
             .await
@@ -186,12 +193,7 @@ impl Outbox {
 }
 
 #[async_trait]
-impl Store for CeleryOutboxStore {
-    async fn check(&self) -> Result<(), StoreError> {
-        self.outbox.check_columns().await?;
-        self.outbox.tell_of_other_versions().await
-    }
-
+impl Claims for CeleryOutboxStore {
     /// While the broker is down nothing is claimed, or every cooldown would claim and park the whole table. That the
     /// database is there is asked all the same: whoever watches the relay goes by the answer.
     async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
@@ -205,7 +207,7 @@ impl Store for CeleryOutboxStore {
         let until = Instant::now() + ask.lease;
         let rows = outbox
             .schema
-            .query(include_str!("../../sql/celery_outbox/claim.sql"))
+            .query(SQL.claim)
             .bind(postgres::limit(room))
             .bind(postgres::limit(ask.bytes))
             .bind(ask.lease.as_secs_f64())
@@ -236,11 +238,34 @@ impl Store for CeleryOutboxStore {
         renewal.await.map_err(database("renewing claims"))?.map_err(database("renewing claims"))
     }
 
-    async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
-        self.outbox.tell_of_other_versions().await?;
-        self.outbox.sweep().await
+    async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
+        if lock(&self.outbox.parking).room(1) == 0 {
+            return Ok(None);
+        }
+        let due: Option<f64> = self
+            .outbox
+            .schema
+            .query_scalar(SQL.next_due)
+            .bind(self.outbox.stale())
+            .bind(self.outbox.max_retries())
+            .fetch_one(&self.outbox.pool)
+            .await
+            .map_err(database("looking for the next due task"))?;
+        Ok(due.map(seconds))
     }
 
+    async fn remaining(&self) -> Result<u64, StoreError> {
+        Ok(self.outbox.due().await?.0)
+    }
+
+    /// Its producers notify nobody, and no trigger may be added to its tables.
+    async fn wake(&self, _waker: Waker) -> Result<WakeUp, StoreError> {
+        Ok(WakeUp::Polling)
+    }
+}
+
+#[async_trait]
+impl super::Parking for CeleryOutboxStore {
     async fn parked_on(&self) -> Result<Vec<String>, StoreError> {
         Ok(lock(&self.outbox.parking).on().map(str::to_owned).into_iter().collect())
     }
@@ -261,7 +286,7 @@ impl Store for CeleryOutboxStore {
         let done = self
             .outbox
             .schema
-            .query(include_str!("../../sql/celery_outbox/unpark.sql"))
+            .query(SQL.unpark)
             .bind(ids)
             .bind(since)
             .execute(&self.outbox.pool)
@@ -269,43 +294,23 @@ impl Store for CeleryOutboxStore {
             .map_err(database("unparking tasks"))?;
         Ok(done.rows_affected().max(1))
     }
+}
+
+/// There is no table for heartbeats.
+#[async_trait]
+impl Fleet for CeleryOutboxStore {
+    async fn check(&self) -> Result<(), StoreError> {
+        self.outbox.check_columns().await?;
+        self.outbox.tell_of_other_versions().await
+    }
+
+    async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
+        self.outbox.tell_of_other_versions().await?;
+        self.outbox.sweep().await
+    }
 
     /// What is delivered is deleted, and the dead letters are its own commands' to purge.
     async fn cleanup(&self, _retention: &Retention) -> Result<Cleaned, StoreError> {
         Ok(Cleaned::default())
-    }
-
-    async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
-        if lock(&self.outbox.parking).room(1) == 0 {
-            return Ok(None);
-        }
-        let due: Option<f64> = self
-            .outbox
-            .schema
-            .query_scalar(include_str!("../../sql/celery_outbox/next_due.sql"))
-            .bind(self.outbox.stale())
-            .bind(self.outbox.max_retries())
-            .fetch_one(&self.outbox.pool)
-            .await
-            .map_err(database("looking for the next due task"))?;
-        Ok(due.map(seconds))
-    }
-
-    async fn remaining(&self) -> Result<u64, StoreError> {
-        Ok(self.outbox.due().await?.0)
-    }
-
-    /// There is no table to say it in.
-    async fn heartbeat(&self, _heartbeat: &Heartbeat) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn farewell(&self, _relay: Uuid) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    /// Its producers notify nobody, and no trigger may be added to its tables.
-    async fn wake(&self, _waker: Waker) -> Result<WakeUp, StoreError> {
-        Ok(WakeUp::Polling)
     }
 }

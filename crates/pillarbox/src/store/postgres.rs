@@ -1,7 +1,7 @@
 //! The store on PostgreSQL: claims by lease, `FOR NO KEY UPDATE SKIP LOCKED`, settles fenced by the lease's token.
 //!
-//! The statements stand in `sql/postgres`, one file per verb. This file runs the relay's; `postgres/inspect.rs` runs
-//! people's. It knows no sinks.
+//! The statements stand in `sql/postgres`, one file per verb. Claims and settles are written here; the rest is written once
+//! for all SQL databases, in `store/sql`. It knows no sinks.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,32 +13,27 @@ use sqlx::postgres::PgPool;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::row::{killed_its_relays, seconds};
+use super::row::seconds;
+use super::sql::{self, sql_folder};
+pub(super) use super::sql::{database, limit};
 use super::walk::SharedWalk;
-use super::{
-    Ask, Claim, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_FAILED, Retention, Settlement, Store, Swept, Ticket, Told,
-    WakeUp,
-};
+use super::{Ask, Claim, Claims, Settlement, Ticket, WakeUp};
 use crate::error::StoreError;
 use crate::relay::wake::Waker;
 
-mod act;
 mod claim;
 mod cleanup;
 mod connect;
+mod database;
 mod examine;
-mod figures;
 mod floor;
 mod hold;
-mod inspect;
 pub(super) mod link;
-mod list;
 mod listen;
 mod locked;
 pub(super) mod moment;
 mod neighbours;
 mod ordered;
-mod people;
 pub(super) mod pinned;
 mod read;
 mod schema;
@@ -54,7 +49,18 @@ use floor::{Floor, From, Place};
 use hold::{Holds, lock};
 use neighbours::Neighbours;
 use pinned::Pinned;
+use schema::MIGRATIONS;
 pub(super) use statement::{Schema, Statement};
+
+sql_folder! {
+    /// The statements that only PostgreSQL has.
+    SQL: Sql = "postgres" {
+        blame, claim, claim_ordered, cleanup, cleanup_lock, examine_horizon, examine_indexes, examine_rights,
+        examine_server, fail, farewell, grants_emit, grants_relay, hold, hold_delete, hold_deliver, hold_lease, hold_light,
+        hold_park, neighbours, next_due, release, renew, retry, session, settle, settle_attempts, settle_delete,
+        settle_deliveries, sweep, sweep_relays, unpark, unpark_shared, wake, walls, working,
+    }
+}
 
 /// An outbox in a PostgreSQL database.
 #[derive(Debug, Clone)]
@@ -141,11 +147,6 @@ impl PostgresStore {
     }
 }
 
-/// Keeps what the database said, and adds what was being done.
-pub(super) fn database<E: Into<crate::error::DriverError>>(doing: &'static str) -> impl FnOnce(E) -> StoreError {
-    move |source| StoreError::Database { doing, source: source.into() }
-}
-
 /// `Drop` cannot await, so dropped claims arrive here; the task ends with the store.
 async fn give_back_dropped(
     pool: Pinned,
@@ -162,7 +163,7 @@ async fn give_back_dropped(
             continue;
         }
         let (ids, tokens) = columns(&tickets);
-        let release = schema.query(include_str!("../../sql/postgres/release.sql"));
+        let release = schema.query(SQL.release);
         if let Err(error) = release.bind(ids).bind(tokens).execute(&pool).await {
             tracing::warn!(events = tickets.len(), %error, "dropped claims could not be given back; their leases will run out");
         }
@@ -174,16 +175,8 @@ fn columns(tickets: &[Ticket]) -> (Vec<Uuid>, Vec<Uuid>) {
     tickets.iter().map(|ticket| (ticket.id, ticket.token)).unzip()
 }
 
-pub(super) fn limit(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
-}
-
 #[async_trait]
-impl Store for PostgresStore {
-    async fn check(&self) -> Result<(), StoreError> {
-        self.check_schema().await
-    }
-
+impl Claims for PostgresStore {
     fn can_order(&self) -> bool {
         true
     }
@@ -203,7 +196,7 @@ impl Store for PostgresStore {
         let (ids, tokens) = columns(tickets);
         let rows: Vec<(Uuid, Uuid)> = self
             .schema
-            .query_as(include_str!("../../sql/postgres/renew.sql"))
+            .query_as(SQL.renew)
             .bind(ids)
             .bind(tokens)
             .bind(lease.as_secs_f64())
@@ -215,7 +208,7 @@ impl Store for PostgresStore {
 
     async fn blame(&self, ticket: Ticket, losses: u32) -> Result<(), StoreError> {
         self.schema
-            .query(include_str!("../../sql/postgres/blame.sql"))
+            .query(SQL.blame)
             .bind(ticket.id)
             .bind(ticket.token)
             .bind(losses.cast_signed())
@@ -225,87 +218,8 @@ impl Store for PostgresStore {
         Ok(())
     }
 
-    async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
-        let error = killed_its_relays();
-        let rows = self
-            .schema
-            .query(include_str!("../../sql/postgres/sweep.sql"))
-            .bind(LOSSES_BEFORE_FAILED.cast_signed())
-            .bind(&error)
-            .fetch_all(&self.pool)
-            .await
-            .map_err(database("sweeping events"))?;
-        self.schema
-            .query(include_str!("../../sql/postgres/sweep_relays.sql"))
-            .execute(&self.pool)
-            .await
-            .map_err(database("sweeping relays"))?;
-        rows.iter().map(|row| Ok(Swept { event: read::event(row)?, error: error.clone() })).collect()
-    }
-
-    async fn parked_on(&self) -> Result<Vec<String>, StoreError> {
-        self.schema
-            .query_scalar(include_str!("../../sql/postgres/parked_on.sql"))
-            .fetch_all(&self.pool)
-            .await
-            .map_err(database("looking for parked events"))
-    }
-
-    async fn paused(&self) -> Result<Vec<String>, StoreError> {
-        let pauses = self.read_pauses().await.map_err(database("reading what is paused"))?;
-        Ok(pauses.into_iter().map(|pause| pause.destination).collect())
-    }
-
-    async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError> {
-        let rows: Vec<(String, String)> = self
-            .schema
-            .query_as(include_str!("../../sql/postgres/parked_kinds.sql"))
-            .bind(on)
-            .fetch_all(&self.pool)
-            .await
-            .map_err(database("looking for parked events"))?;
-        Ok(rows.into_iter().map(|(event_type, aggregate_type)| EventKind { event_type, aggregate_type }).collect())
-    }
-
-    async fn unpark(&self, on: &str, kind: Option<&EventKind>, at_most: usize) -> Result<u64, StoreError> {
-        let done = self
-            .schema
-            .query(include_str!("../../sql/postgres/unpark.sql"))
-            .bind(on)
-            .bind(limit(at_most))
-            .bind(kind.map(|kind| kind.event_type.as_str()))
-            .bind(kind.map(|kind| kind.aggregate_type.as_str()))
-            .execute(&self.pool)
-            .await
-            .map_err(database("unparking events"))?;
-        let whole = done.rows_affected();
-        let left = limit(at_most).saturating_sub_unsigned(whole);
-        if kind.is_some() || left <= 0 {
-            return Ok(whole);
-        }
-        let done = self
-            .schema
-            .query(include_str!("../../sql/postgres/unpark_shared.sql"))
-            .bind(on)
-            .bind(left)
-            .execute(&self.pool)
-            .await
-            .map_err(database("unparking events"))?;
-        Ok(whole + done.rows_affected())
-    }
-
-    async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError> {
-        self.cleanup_batch(retention).await.map_err(database("cleaning up"))
-    }
-
     async fn remaining(&self) -> Result<u64, StoreError> {
-        let count: i64 = self
-            .schema
-            .query_scalar(include_str!("../../sql/postgres/remaining.sql"))
-            .fetch_one(&self.pool)
-            .await
-            .map_err(database("counting due events"))?;
-        Ok(count.unsigned_abs())
+        sql::remaining(self).await
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
@@ -315,7 +229,7 @@ impl Store for PostgresStore {
         };
         let due_in: Option<f64> = self
             .schema
-            .query_scalar(include_str!("../../sql/postgres/next_due.sql"))
+            .query_scalar(SQL.next_due)
             .bind(floor.0)
             .bind(floor.1)
             .fetch_optional(&self.pool)
@@ -324,44 +238,21 @@ impl Store for PostgresStore {
         Ok(due_in.map(seconds))
     }
 
-    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {
-        self.schema
-            .query(include_str!("../../sql/postgres/heartbeat.sql"))
-            .bind(heartbeat.id)
-            .bind(&heartbeat.host)
-            .bind(limit(heartbeat.in_flight))
-            .bind(heartbeat.idle)
-            .execute(&self.pool)
-            .await
-            .map_err(database("saying that the relay lives"))?;
-        self.look_around(heartbeat.id).await.map_err(database("looking for other relays"))
-    }
-
-    async fn tell(&self, told: Told<'_>) -> Result<(), StoreError> {
-        self.write_figures(told).await.map_err(database("writing figures down"))
-    }
-
-    async fn farewell(&self, relay: Uuid) -> Result<(), StoreError> {
-        self.schema
-            .query(include_str!("../../sql/postgres/farewell.sql"))
-            .bind(relay)
-            .execute(&self.pool)
-            .await
-            .map_err(database("saying that the relay is gone"))?;
-        let mut neighbours = lock(&self.neighbours);
-        neighbours.remove(&relay);
-        if neighbours.is_empty() {
-            self.calm.store(false, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
     async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
         listen::start(&self.pool, &self.keeps_statements, waker).await.map_err(database("listening for notifications"))
     }
 }
 
 impl PostgresStore {
+    /// Forgets what a relay that has stopped has seen of the others.
+    fn forget_relay(&self, relay: Uuid) {
+        let mut neighbours = lock(&self.neighbours);
+        neighbours.remove(&relay);
+        if neighbours.is_empty() {
+            self.calm.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// A statement of which a plan may be kept: it has no other than the right one.
     fn kept_query(&self, text: &str) -> Statement {
         self.schema.query(text).persistent(self.keeps_statements.load(Ordering::Relaxed))

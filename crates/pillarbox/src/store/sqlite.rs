@@ -9,36 +9,39 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use serde_json::json;
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
-    SqliteSynchronous,
-};
-use sqlx::{ConnectOptions, Row, Sqlite, Transaction};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, Sqlite, Transaction};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::row::{killed_its_relays, seconds};
+use super::row::seconds;
+use super::sql::{self, database, limit, sql_folder};
 use super::walk::SharedWalk;
-use super::{
-    Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_APART, LOSSES_BEFORE_FAILED,
-    Order, Retention, Settlement, Store, Swept, Ticket, Told, WakeUp,
-};
+use super::{Ask, Claim, Claimed, Claims, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_APART, Order, Settlement, Ticket, WakeUp};
 use crate::delivery::Delivery;
 use crate::error::StoreError;
 use crate::event::StoredEvent;
 use crate::relay::wake::Waker;
 
-mod act;
+mod database;
 mod examine;
-mod figures;
-mod inspect;
-mod list;
 mod ordered;
-mod people;
 mod read;
 mod schema;
 mod settle;
 mod watch;
+
+use schema::MIGRATIONS;
+
+sql_folder! {
+    /// The statements that only SQLite has.
+    SQL: Sql = "sqlite" {
+        blame, claim, claim_due, claim_ordered, cleanup, cleanup_more, data_version, delete_attempts, delete_deliveries, fail,
+        fail_deliveries, farewell, farewell_lanes, list_length, next_due, prune_attempts, release, renew, retry,
+        retry_deliveries, settle, settle_attempts, settle_delete, settle_deliveries, statuses, sweep, sweep_figures,
+        sweep_lanes, sweep_relays, unpark, unpark_deliveries, unpark_shared,
+    }
+}
 
 /// An outbox in a SQLite file.
 #[derive(Debug, Clone)]
@@ -101,16 +104,11 @@ fn is_busy(error: &dyn sqlx::error::DatabaseError) -> bool {
     error.code().and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == 5)
 }
 
-/// Keeps what the database said, and adds what was being done.
-fn database<E: Into<crate::error::DriverError>>(doing: &'static str) -> impl FnOnce(E) -> StoreError {
-    move |source| StoreError::Database { doing, source: source.into() }
-}
-
 /// `Drop` cannot await, so dropped claims arrive here; the task ends with the store.
 async fn give_back_dropped(pool: SqlitePool, mut dropped: mpsc::UnboundedReceiver<Ticket>) {
     let mut tickets = Vec::new();
     while dropped.recv_many(&mut tickets, 1000).await > 0 {
-        let release = sqlx::query(include_str!("../../sql/sqlite/release.sql")).bind(pairs(&tickets));
+        let release = sqlx::query(SQL.release).bind(pairs(&tickets));
         if let Err(error) = release.execute(&pool).await {
             tracing::warn!(events = tickets.len(), %error, "dropped claims could not be given back; their leases will run out");
         }
@@ -124,21 +122,6 @@ fn pairs(tickets: &[Ticket]) -> String {
     json!(pairs).to_string()
 }
 
-fn limit(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
-}
-
-async fn unpark_deliveries(connection: &mut SqliteConnection, on: &str, ids: &[String]) -> Result<(), sqlx::Error> {
-    if !ids.is_empty() {
-        sqlx::query(include_str!("../../sql/sqlite/unpark_deliveries.sql"))
-            .bind(json!(ids).to_string())
-            .bind(on)
-            .execute(connection)
-            .await?;
-    }
-    Ok(())
-}
-
 /// Claim, second half: the lease.
 async fn lease(
     mut tx: Transaction<'_, Sqlite>,
@@ -147,7 +130,7 @@ async fn lease(
     token: Uuid,
 ) -> Result<(), sqlx::Error> {
     let ids: Vec<Uuid> = events.iter().map(|(event, _)| event.id).collect();
-    sqlx::query(include_str!("../../sql/sqlite/claim.sql"))
+    sqlx::query(SQL.claim)
         .bind(json!(ids).to_string())
         .bind(ask.lease.as_secs_f64())
         .bind(token.hyphenated())
@@ -158,11 +141,7 @@ async fn lease(
 }
 
 #[async_trait]
-impl Store for SqliteStore {
-    async fn check(&self) -> Result<(), StoreError> {
-        self.check_schema().await
-    }
-
+impl Claims for SqliteStore {
     fn can_order(&self) -> bool {
         true
     }
@@ -186,7 +165,7 @@ impl Store for SqliteStore {
     }
 
     async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError> {
-        let rows: Vec<String> = sqlx::query_scalar(include_str!("../../sql/sqlite/renew.sql"))
+        let rows: Vec<String> = sqlx::query_scalar(SQL.renew)
             .bind(pairs(tickets))
             .bind(lease.as_secs_f64())
             .fetch_all(&self.relaxed)
@@ -197,7 +176,7 @@ impl Store for SqliteStore {
     }
 
     async fn blame(&self, ticket: Ticket, losses: u32) -> Result<(), StoreError> {
-        sqlx::query(include_str!("../../sql/sqlite/blame.sql"))
+        sqlx::query(SQL.blame)
             .bind(ticket.id.hyphenated())
             .bind(ticket.token.hyphenated())
             .bind(losses)
@@ -207,92 +186,16 @@ impl Store for SqliteStore {
         Ok(())
     }
 
-    async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
-        let error = killed_its_relays();
-        let rows = self.sweep_events(&error).await.map_err(database("sweeping events"))?;
-        let forgotten = [
-            include_str!("../../sql/sqlite/sweep_relays.sql"),
-            include_str!("../../sql/sqlite/sweep_lanes.sql"),
-            include_str!("../../sql/sqlite/sweep_figures.sql"),
-        ];
-        for statement in forgotten {
-            sqlx::query(statement).execute(&self.relaxed).await.map_err(database("sweeping relays"))?;
-        }
-        rows.iter().map(|row| Ok(Swept { event: read::event(row)?, error: error.clone() })).collect()
-    }
-
-    async fn parked_on(&self) -> Result<Vec<String>, StoreError> {
-        sqlx::query_scalar(include_str!("../../sql/sqlite/parked_on.sql"))
-            .fetch_all(&self.durable)
-            .await
-            .map_err(database("looking for parked events"))
-    }
-
-    async fn paused(&self) -> Result<Vec<String>, StoreError> {
-        let pauses = self.read_pauses().await.map_err(database("reading what is paused"))?;
-        Ok(pauses.into_iter().map(|pause| pause.destination).collect())
-    }
-
-    async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError> {
-        let rows: Vec<(String, String)> = sqlx::query_as(include_str!("../../sql/sqlite/parked_kinds.sql"))
-            .bind(on)
-            .fetch_all(&self.durable)
-            .await
-            .map_err(database("looking for parked events"))?;
-        Ok(rows.into_iter().map(|(event_type, aggregate_type)| EventKind { event_type, aggregate_type }).collect())
-    }
-
-    async fn unpark(&self, on: &str, kind: Option<&EventKind>, at_most: usize) -> Result<u64, StoreError> {
-        self.unpark_batch(on, kind, at_most).await.map_err(database("unparking events"))
-    }
-
-    async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError> {
-        self.cleanup_batch(retention).await.map_err(database("cleaning up"))
-    }
-
     async fn remaining(&self) -> Result<u64, StoreError> {
-        let count: i64 = sqlx::query_scalar(include_str!("../../sql/sqlite/remaining.sql"))
-            .fetch_one(&self.durable)
-            .await
-            .map_err(database("counting due events"))?;
-        Ok(count.unsigned_abs())
+        sql::remaining(self).await
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
-        let due_in: Option<f64> = sqlx::query_scalar(include_str!("../../sql/sqlite/next_due.sql"))
+        let due_in: Option<f64> = sqlx::query_scalar(SQL.next_due)
             .fetch_optional(&self.durable)
             .await
             .map_err(database("looking for the next due event"))?;
         Ok(due_in.map(seconds))
-    }
-
-    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {
-        sqlx::query(include_str!("../../sql/sqlite/heartbeat.sql"))
-            .bind(heartbeat.id.hyphenated())
-            .bind(&heartbeat.host)
-            .bind(limit(heartbeat.in_flight))
-            .bind(heartbeat.idle)
-            .execute(&self.relaxed)
-            .await
-            .map_err(database("saying that the relay lives"))?;
-        Ok(())
-    }
-
-    async fn tell(&self, told: Told<'_>) -> Result<(), StoreError> {
-        self.write_figures(told).await.map_err(database("writing figures down"))
-    }
-
-    async fn farewell(&self, relay: Uuid) -> Result<(), StoreError> {
-        for statement in
-            [include_str!("../../sql/sqlite/farewell.sql"), include_str!("../../sql/sqlite/farewell_lanes.sql")]
-        {
-            sqlx::query(statement)
-                .bind(relay.hyphenated())
-                .execute(&self.relaxed)
-                .await
-                .map_err(database("saying that the relay is gone"))?;
-        }
-        Ok(())
     }
 
     async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
@@ -301,52 +204,10 @@ impl Store for SqliteStore {
 }
 
 impl SqliteStore {
-    async fn sweep_events(&self, error: &str) -> Result<Vec<SqliteRow>, sqlx::Error> {
-        let mut tx = self.relaxed.begin_with("BEGIN IMMEDIATE").await?;
-        let rows = sqlx::query(include_str!("../../sql/sqlite/sweep.sql"))
-            .bind(LOSSES_BEFORE_FAILED)
-            .bind(error)
-            .fetch_all(&mut *tx)
-            .await?;
-        if !rows.is_empty() {
-            let ids = rows.iter().map(|row| row.try_get("id")).collect::<Result<Vec<String>, _>>()?;
-            sqlx::query(include_str!("../../sql/sqlite/fail_deliveries.sql"))
-                .bind(json!(ids).to_string())
-                .bind(error)
-                .execute(&mut *tx)
-                .await?;
-        }
-        tx.commit().await?;
-        Ok(rows)
-    }
-
-    async fn unpark_batch(&self, on: &str, kind: Option<&EventKind>, at_most: usize) -> Result<u64, sqlx::Error> {
-        let mut tx = self.relaxed.begin_with("BEGIN IMMEDIATE").await?;
-        let mut ids: Vec<String> = sqlx::query_scalar(include_str!("../../sql/sqlite/unpark.sql"))
-            .bind(on)
-            .bind(limit(at_most))
-            .bind(kind.map(|kind| kind.event_type.as_str()))
-            .bind(kind.map(|kind| kind.aggregate_type.as_str()))
-            .fetch_all(&mut *tx)
-            .await?;
-        unpark_deliveries(&mut tx, on, &ids).await?;
-        if kind.is_none() && ids.len() < at_most {
-            let shared: Vec<String> = sqlx::query_scalar(include_str!("../../sql/sqlite/unpark_shared.sql"))
-                .bind(on)
-                .bind(limit(at_most - ids.len()))
-                .fetch_all(&mut *tx)
-                .await?;
-            unpark_deliveries(&mut tx, on, &shared).await?;
-            ids.extend(shared);
-        }
-        tx.commit().await?;
-        Ok(ids.len() as u64)
-    }
-
     async fn claim_due(&self, ask: Ask, token: Uuid) -> Result<Vec<(StoredEvent, Vec<Delivery>)>, StoreError> {
         let doing = "claiming events";
         let mut tx = self.relaxed.begin_with("BEGIN IMMEDIATE").await.map_err(database(doing))?;
-        let rows = sqlx::query(include_str!("../../sql/sqlite/claim_due.sql"))
+        let rows = sqlx::query(SQL.claim_due)
             .bind(limit(ask.limit))
             .bind(limit(ask.bytes))
             .bind(LOSSES_BEFORE_APART)
@@ -360,23 +221,5 @@ impl SqliteStore {
         }
         lease(tx, &events, ask, token).await.map_err(database(doing))?;
         Ok(events)
-    }
-
-    async fn cleanup_batch(&self, retention: &Retention) -> Result<Cleaned, sqlx::Error> {
-        let mut tx = self.relaxed.begin_with("BEGIN IMMEDIATE").await?;
-        let ids: Vec<String> = sqlx::query_scalar(include_str!("../../sql/sqlite/cleanup.sql"))
-            .bind(retention.delivered_after.as_secs_f64())
-            .bind(retention.failed_after.as_secs_f64())
-            .bind(limit(retention.batch))
-            .fetch_all(&mut *tx)
-            .await?;
-        settle::delete_details(&mut tx, &json!(ids).to_string()).await?;
-        let more = sqlx::query_scalar(include_str!("../../sql/sqlite/cleanup_more.sql"))
-            .bind(retention.delivered_after.as_secs_f64())
-            .bind(retention.failed_after.as_secs_f64())
-            .fetch_one(&mut *tx)
-            .await?;
-        tx.commit().await?;
-        Ok(Cleaned { deleted: ids.len() as u64, more, elsewhere: false })
     }
 }

@@ -8,7 +8,7 @@ use pillarbox::emit::{self, Transaction};
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::sqlite::SqliteStore;
 use pillarbox::store::{Ask, EventDetail};
-use pillarbox::{EmitError, Emitted, Event, Inspect, Store, StoredEvent};
+use pillarbox::{Claims, EmitError, Emitted, Event, Inspect, Store, StoredEvent};
 use pillarbox_testkit::TestDatabase;
 use tempfile::TempDir;
 use uuid::Uuid;

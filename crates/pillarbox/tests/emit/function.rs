@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeZone, Utc};
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::{Replayed, State};
-use pillarbox::{Inspect, Store};
+use pillarbox::{Claims, Fleet, Inspect};
 use pillarbox_testkit::TestDatabase;
 use pillarbox_testkit::conformance::outbox::{ASK, BY_ANN, deliver};
 use pillarbox_testkit::conformance::{Outbox, PostgresOutbox};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::store::Heartbeat;
-use pillarbox::{Event, Store, emit, emit_all};
+use pillarbox::{Event, Fleet, emit, emit_all};
 use pillarbox_testkit::conformance::{Outbox, PostgresOutbox};
 use sqlx::postgres::PgListener;
 use uuid::Uuid;

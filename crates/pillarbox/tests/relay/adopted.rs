@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pillarbox::celery::Recorded;
 use pillarbox::store::celery_outbox::{CeleryOutboxSettings, CeleryOutboxStore};
-use pillarbox::{Message, Relay, RelayBuilder, RelaySettings, SendError, Store};
+use pillarbox::{Message, Parking, Relay, RelayBuilder, RelaySettings, SendError, Store};
 use pillarbox_testkit::{CeleryOutbox, wait_until};
 
 use crate::fixture::{PATIENCE, Place, all_to, impatient, while_running};

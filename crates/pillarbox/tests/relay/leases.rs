@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pillarbox::store::{Ask, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_APART};
-use pillarbox::{Destination, RelaySettings, Store};
+use pillarbox::{Claims, Destination, RelaySettings};
 use pillarbox_testkit::wait_until;
 
 use crate::fixture::{Gate, Outbox, PATIENCE, all_to, impatient, while_running};

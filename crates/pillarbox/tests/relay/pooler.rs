@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use pillarbox::store::Heartbeat;
 use pillarbox::store::postgres::PostgresStore;
-use pillarbox::{Event, Inspect, Relay, RelaySettings, Store, emit, emit_once};
+use pillarbox::{Claims, Event, Fleet, Inspect, Parking, Relay, RelaySettings, emit, emit_once};
 use pillarbox_testkit::{PgBouncer, TestDatabase, wait_until};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use uuid::Uuid;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pillarbox::store::{Ask, Claim, Cleaned, EventKind, Heartbeat, Retention, Settlement, Swept, Ticket, WakeUp};
-use pillarbox::{Relay, RelaySettings, Status, Store, StoreError, Waker};
+use pillarbox::{Claims, Fleet, Parking, Relay, RelaySettings, Status, Store, StoreError, Waker};
 use pillarbox_testkit::wait_until;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -55,10 +55,7 @@ impl Flaky {
 }
 
 #[async_trait]
-impl Store for Flaky {
-    async fn check(&self) -> Result<(), StoreError> {
-        self.store.check().await
-    }
+impl Claims for Flaky {
     fn can_order(&self) -> bool {
         self.store.can_order()
     }
@@ -93,9 +90,19 @@ impl Store for Flaky {
         self.answers("renew").await;
         self.store.renew(tickets, lease).await
     }
-    async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
-        self.store.sweep().await
+    async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
+        self.store.next_due().await
     }
+    async fn remaining(&self) -> Result<u64, StoreError> {
+        self.store.remaining().await
+    }
+    async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
+        self.store.wake(waker).await
+    }
+}
+
+#[async_trait]
+impl Parking for Flaky {
     async fn parked_on(&self) -> Result<Vec<String>, StoreError> {
         self.store.parked_on().await
     }
@@ -105,14 +112,12 @@ impl Store for Flaky {
     async fn unpark(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError> {
         self.store.unpark(on, kind, limit).await
     }
-    async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError> {
-        self.store.cleanup(retention).await
-    }
-    async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
-        self.store.next_due().await
-    }
-    async fn remaining(&self) -> Result<u64, StoreError> {
-        self.store.remaining().await
+}
+
+#[async_trait]
+impl Fleet for Flaky {
+    async fn check(&self) -> Result<(), StoreError> {
+        self.store.check().await
     }
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {
         self.store.heartbeat(heartbeat).await
@@ -121,8 +126,11 @@ impl Store for Flaky {
         self.answers("farewell").await;
         self.store.farewell(relay).await
     }
-    async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
-        self.store.wake(waker).await
+    async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
+        self.store.sweep().await
+    }
+    async fn cleanup(&self, retention: &Retention) -> Result<Cleaned, StoreError> {
+        self.store.cleanup(retention).await
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pillarbox::delivery::{Change, Verdict};
 use pillarbox::store::postgres::{PostgresSettings, PostgresStore};
 use pillarbox::store::{Ask, Entry, Marked, Settlement};
-use pillarbox::{Event, Inspect, Relay, RelaySettings, Store};
+use pillarbox::{Claims, Event, Inspect, Relay, RelaySettings};
 use pillarbox_testkit::{Proxy, Swallow, TestDatabase, wait_until};
 
 use crate::fixture::{Log, PATIENCE, Place, all_to, impatient, while_running};

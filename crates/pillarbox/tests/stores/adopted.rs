@@ -5,7 +5,7 @@ use std::time::Duration;
 use pillarbox::delivery::{Change, Verdict};
 use pillarbox::store::celery_outbox::{CeleryOutboxSettings, CeleryOutboxStore};
 use pillarbox::store::{Ask, Claim, Settlement, Ticket};
-use pillarbox::{Store, StoreError};
+use pillarbox::{Claims, Fleet, Parking, StoreError};
 use pillarbox_testkit::CeleryOutbox;
 use pillarbox_testkit::celery_outbox::TaskRow;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillarbox::Store;
+use pillarbox::Fleet;
 use pillarbox::store::{Cleaned, Retention};
 use pillarbox_testkit::conformance::{Outbox, PostgresOutbox};
 use sqlx::AssertSqlSafe;

@@ -8,7 +8,7 @@ use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::{
     Ask, Claimed, Entry, Filter, Heartbeat, Marked, Replayed, Retention, Role, Selection, State, Turn,
 };
-use pillarbox::{Event, Inspect, Store, emit, emit_all, emit_once};
+use pillarbox::{Claims, Event, Fleet, Inspect, Parking, emit, emit_all, emit_once};
 use pillarbox_testkit::TestDatabase;
 use pillarbox_testkit::conformance::outbox::{ASK, BY_ANN, deliver, failed, judged, park};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};

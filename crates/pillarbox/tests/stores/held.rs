@@ -5,7 +5,7 @@ use std::time::Duration;
 use pillarbox::delivery::{Change, Verdict};
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::{Ask, Claim, Claimed, Settlement};
-use pillarbox::{Event, OnFailed, Order, Store};
+use pillarbox::{Claims, Event, Fleet, OnFailed, Order, Parking};
 use pillarbox_testkit::conformance::outbox::{ASK, deliver};
 use pillarbox_testkit::conformance::{Outbox, PostgresOutbox};
 use pillarbox_testkit::wait_until;

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Datelike, Utc};
 use pillarbox::store::{Cursor, Filter, State, Turn};
-use pillarbox::{Event, Inspect, Store, StoreError};
+use pillarbox::{Claims, Event, Inspect, StoreError};
 use pillarbox_testkit::conformance::outbox::{ASK, deliver};
 use pillarbox_testkit::conformance::{Outbox, PostgresOutbox, SqliteOutbox};
 use uuid::Uuid;

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use tokio::sync::{RwLock, RwLockReadGuard};
 use uuid::Uuid;
 
-use super::Outbox;
+use super::{Outbox, SQL};
 use crate::store::Ticket;
 
 /// The event's id: the row's, as a UUID.
@@ -77,13 +77,8 @@ impl Outbox {
         let since = |ticket: &Ticket| renewed.get(ticket).map_or_else(|| claimed_at(*ticket), |known| known.held_since);
         let (ids, held_since): (Vec<i64>, Vec<DateTime<Utc>>) =
             tickets.iter().map(|ticket| (row_id(*ticket), since(ticket))).unzip();
-        let rows: Vec<(i64, DateTime<Utc>)> = self
-            .schema
-            .query_as(include_str!("../../../sql/celery_outbox/renew.sql"))
-            .bind(ids)
-            .bind(held_since)
-            .fetch_all(&self.pool)
-            .await?;
+        let rows: Vec<(i64, DateTime<Utc>)> =
+            self.schema.query_as(SQL.renew).bind(ids).bind(held_since).fetch_all(&self.pool).await?;
         let rows: HashMap<i64, DateTime<Utc>> = rows.into_iter().collect();
         let at = Instant::now();
         let ours: Vec<Ticket> = tickets.iter().copied().filter(|ticket| rows.contains_key(&row_id(*ticket))).collect();

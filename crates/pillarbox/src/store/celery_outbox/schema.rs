@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use super::{Outbox, lock, read};
+use super::{Outbox, SQL, lock, read};
 use crate::error::StoreError;
 use crate::store::Swept;
 use crate::store::postgres::database;
@@ -39,7 +39,7 @@ impl Outbox {
     pub(super) async fn check_columns(&self) -> Result<(), StoreError> {
         let rows: Vec<(String, String, bool)> = self
             .schema
-            .query_as(include_str!("../../../sql/celery_outbox/columns.sql"))
+            .query_as(SQL.columns)
             .bind(self.schema.name())
             .fetch_all(&self.pool)
             .await
@@ -76,7 +76,7 @@ impl Outbox {
         *lock(&self.told_at) = Some(Instant::now());
         let (count, highest): (i64, Option<i16>) = self
             .schema
-            .query_as(include_str!("../../../sql/celery_outbox/other_versions.sql"))
+            .query_as(SQL.other_versions)
             .bind(LOOKED_AT)
             .fetch_one(&self.pool)
             .await
@@ -101,7 +101,7 @@ impl Outbox {
         let error = format!("max retries exceeded: it had failed {limit} times or more already and was not sent again");
         let rows = self
             .schema
-            .query(include_str!("../../../sql/celery_outbox/sweep.sql"))
+            .query(SQL.sweep)
             .bind(self.stale())
             .bind(self.max_retries())
             .bind(&error)

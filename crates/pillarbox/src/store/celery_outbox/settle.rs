@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use tokio::sync::mpsc;
 
 use super::fence::{Held, row_id};
-use super::{Outbox, lock};
+use super::{Outbox, SQL, lock};
 use crate::delivery::Change;
 use crate::store::postgres::link::Link;
 use crate::store::row::kept;
@@ -75,14 +75,14 @@ impl Outbox {
         let mut settled = Settled::new();
         if !batch.delivered.is_empty() {
             let (ids, since) = columns(batch.delivered.iter().copied(), held);
-            let deliver = self.schema.query_scalar(include_str!("../../../sql/celery_outbox/settle_deliver.sql"));
+            let deliver = self.schema.query_scalar(SQL.settle_deliver);
             let gone: Vec<i64> = deliver.bind(ids).bind(since).fetch_all(&mut *tx).await?;
             settled.extend(gone.into_iter().map(|id| (id, None)));
         }
         if !batch.failed.is_empty() {
             let (ids, since) = columns(batch.failed.iter().map(|(ticket, _)| *ticket), held);
             let errors: Vec<_> = batch.failed.iter().map(|(_, error)| kept(error)).collect();
-            let fail = self.schema.query_scalar(include_str!("../../../sql/celery_outbox/settle_fail.sql"));
+            let fail = self.schema.query_scalar(SQL.settle_fail);
             let dead: Vec<i64> = fail.bind(ids).bind(since).bind(errors).fetch_all(&mut *tx).await?;
             settled.extend(dead.into_iter().map(|id| (id, None)));
         }
@@ -103,7 +103,7 @@ impl Outbox {
         let (ids, since) = columns(staying.iter().map(|row| row.ticket), held);
         let rows: Vec<(i64, Option<DateTime<Utc>>)> = self
             .schema
-            .query_as(include_str!("../../../sql/celery_outbox/settle.sql"))
+            .query_as(SQL.settle)
             .bind(ids)
             .bind(since)
             .bind(staying.iter().map(|row| row.change).collect::<Vec<_>>())

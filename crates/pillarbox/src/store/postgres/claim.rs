@@ -9,7 +9,7 @@ use super::floor::{From, Place};
 use super::hold::lock;
 use super::moment::Moment;
 use super::neighbours::{self, Neighbour};
-use super::{PostgresStore, database, limit, read};
+use super::{PostgresStore, SQL, database, limit, read};
 use crate::error::StoreError;
 use crate::store::row::seconds;
 use crate::store::{Ask, Claim, ClaimBy, Claimed, LOSSES_BEFORE_APART, Order};
@@ -43,7 +43,7 @@ impl PostgresStore {
         let until = began + ask.lease;
         let rows = self
             .schema
-            .query(include_str!("../../../sql/postgres/claim.sql"))
+            .query(SQL.claim)
             .bind(limit(ask.limit))
             .bind(limit(ask.bytes))
             .bind(ask.lease.as_secs_f64())
@@ -83,7 +83,7 @@ impl PostgresStore {
     pub(super) async fn look_around(&self, relay: Uuid) -> Result<(), sqlx::Error> {
         let rows: Vec<(Uuid, Moment, f64, f64)> = self
             .schema
-            .query_as(include_str!("../../../sql/postgres/neighbours.sql"))
+            .query_as(SQL.neighbours)
             .bind(relay)
             .bind(neighbours::MOURNING.as_secs_f64())
             .fetch_all(&self.pool)

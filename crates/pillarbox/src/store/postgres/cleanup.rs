@@ -4,7 +4,7 @@ use sqlx::Row;
 
 use super::hold::lock;
 use super::moment::Moment;
-use super::{PostgresStore, limit};
+use super::{PostgresStore, SQL, limit};
 use crate::store::{Cleaned, Retention};
 
 /// From which moments on the next batch looks for delivered and for failed events.
@@ -21,20 +21,16 @@ impl Default for CleanedUntil {
 }
 
 impl PostgresStore {
-    pub(super) async fn cleanup_batch(&self, retention: &Retention) -> Result<Cleaned, sqlx::Error> {
+    pub(super) async fn delete_old(&self, retention: &Retention) -> Result<Cleaned, sqlx::Error> {
         let from = *lock(&self.cleaned_until);
         let mut tx = self.pool.begin().await?;
-        let alone: bool = self
-            .schema
-            .query_scalar(include_str!("../../../sql/postgres/cleanup_lock.sql"))
-            .fetch_one(&mut *tx)
-            .await?;
+        let alone: bool = self.schema.query_scalar(SQL.cleanup_lock).fetch_one(&mut *tx).await?;
         if !alone {
             return Ok(Cleaned { elsewhere: true, ..Cleaned::default() });
         }
         let row = self
             .schema
-            .query(include_str!("../../../sql/postgres/cleanup.sql"))
+            .query(SQL.cleanup)
             .bind(retention.delivered_after.as_secs_f64())
             .bind(retention.failed_after.as_secs_f64())
             .bind(limit(retention.batch).min(i64::MAX - 1))

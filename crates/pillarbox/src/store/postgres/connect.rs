@@ -12,6 +12,7 @@ use sqlx::{Connection, Error};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use super::SQL;
 use super::hold::lock;
 use super::link::{Link, Live};
 use super::servers::{self, Connected, Servers};
@@ -229,11 +230,7 @@ impl Connections {
             let mut connection = servers.connect().await?.connection;
             // One transaction, so that a pooler does not tear the statement apart.
             let mut tx = connection.begin().await?;
-            let working = sqlx::query_scalar(include_str!("../../../sql/postgres/working.sql"))
-                .persistent(false)
-                .bind(name)
-                .fetch_optional(&mut *tx)
-                .await?;
+            let working = sqlx::query_scalar(SQL.working).persistent(false).bind(name).fetch_optional(&mut *tx).await?;
             tx.commit().await?;
             Ok::<Option<bool>, Error>(working)
         };

@@ -6,10 +6,10 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use super::schema::MIGRATIONS;
-use super::{PostgresStore, listen};
+use super::{PostgresStore, SQL, listen};
 use crate::error::StoreError;
 use crate::store::examine::Finding;
-use crate::store::{Inspect, Store};
+use crate::store::{Fleet, Inspect};
 
 /// The oldest server that the statements were tried on.
 const OLDEST_SERVER: i32 = 140_000;
@@ -26,7 +26,7 @@ const FORGOTTEN: Duration = Duration::from_secs(60);
 
 impl PostgresStore {
     /// Without the tables there is nothing else to look at.
-    pub(super) async fn look_for_trouble(&self) -> Result<Vec<Finding>, sqlx::Error> {
+    pub(super) async fn examine_database(&self) -> Result<Vec<Finding>, sqlx::Error> {
         if let Err(error) = self.check().await {
             return Ok(vec![Finding::bad(
                 "schema",
@@ -36,12 +36,7 @@ impl PostgresStore {
         }
         let mut findings = vec![Finding::good("schema", "the tables are there and fit this program")];
         let began = SystemTime::now();
-        let server = self
-            .schema
-            .query(include_str!("../../../sql/postgres/examine_server.sql"))
-            .bind(self.schema.name())
-            .fetch_one(&self.pool)
-            .await?;
+        let server = self.schema.query(SQL.examine_server).bind(self.schema.name()).fetch_one(&self.pool).await?;
         findings.push(version(&server)?);
         findings.push(clock(&server, began, SystemTime::now())?);
         findings.push(self.indexes().await?);
@@ -57,7 +52,7 @@ impl PostgresStore {
         let known: Vec<(&str, String)> = MIGRATIONS.iter().flat_map(|migration| indexes_of(migration.sql)).collect();
         let missing: Vec<String> = self
             .schema
-            .query_scalar(include_str!("../../../sql/postgres/examine_indexes.sql"))
+            .query_scalar(SQL.examine_indexes)
             .bind(self.schema.name())
             .bind(known.iter().map(|(name, _)| *name).collect::<Vec<_>>())
             .fetch_all(&self.pool)
@@ -73,12 +68,8 @@ impl PostgresStore {
 
     async fn rights(&self, server: &PgRow) -> Result<Finding, sqlx::Error> {
         let role: String = server.try_get("role")?;
-        let missing: Vec<String> = self
-            .schema
-            .query_scalar(include_str!("../../../sql/postgres/examine_rights.sql"))
-            .bind(self.schema.name())
-            .fetch_all(&self.pool)
-            .await?;
+        let missing: Vec<String> =
+            self.schema.query_scalar(SQL.examine_rights).bind(self.schema.name()).fetch_all(&self.pool).await?;
         Ok(if missing.is_empty() {
             Finding::good("rights", format!("{role} may do what a relay does"))
         } else {
@@ -112,12 +103,8 @@ impl PostgresStore {
 
     /// Relays stay fast all the same, but the table grows, and other queries get slow.
     async fn horizon(&self, server: &PgRow) -> Result<Finding, sqlx::Error> {
-        let holders: Vec<(String, String, f64)> = self
-            .schema
-            .query_as(include_str!("../../../sql/postgres/examine_horizon.sql"))
-            .bind(LONG.as_secs_f64())
-            .fetch_all(&self.pool)
-            .await?;
+        let holders: Vec<(String, String, f64)> =
+            self.schema.query_as(SQL.examine_horizon).bind(LONG.as_secs_f64()).fetch_all(&self.pool).await?;
         let Some((_, _, longest)) = holders.first() else {
             if !server.try_get::<bool, _>("sees_sessions")? {
                 let role: String = server.try_get("role")?;
@@ -148,7 +135,7 @@ impl PostgresStore {
 
     async fn attendance(&self) -> Finding {
         let fix = "start one: `pillarbox relay`";
-        match (self.depth().await, self.read_relays().await) {
+        match (self.depth().await, self.relays().await) {
             (Ok(depth), Ok(relays)) => {
                 let alive = relays.iter().filter(|relay| relay.alive).count();
                 let waits = depth.oldest_due.unwrap_or_default();

@@ -16,7 +16,7 @@ use super::floor::{From, Place};
 use super::link::Tx;
 use super::pinned::Pinned;
 use super::settle::Fence;
-use super::{PostgresStore, database};
+use super::{PostgresStore, SQL, database};
 use crate::error::StoreError;
 use crate::store::{Ask, Claim, Claimed, Settlement, Ticket};
 
@@ -282,7 +282,7 @@ impl PostgresStore {
         let rest: Vec<Uuid> = rest.copied().collect();
         let leased = rest.len();
         if !rest.is_empty() {
-            self.kept_query(include_str!("../../../sql/postgres/hold_lease.sql"))
+            self.kept_query(SQL.hold_lease)
                 .bind(rest)
                 .bind(hold.token)
                 .bind(hold.lease.as_secs_f64())

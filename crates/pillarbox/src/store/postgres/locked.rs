@@ -7,7 +7,7 @@ use sqlx::postgres::PgRow;
 
 use super::floor::Place;
 use super::link::Link;
-use super::{PostgresStore, database, limit, read};
+use super::{PostgresStore, SQL, database, limit, read};
 use crate::delivery::Delivery;
 use crate::error::StoreError;
 use crate::event::StoredEvent;
@@ -59,7 +59,7 @@ impl PostgresStore {
         floor: Place,
     ) -> Result<Option<Locked>, StoreError> {
         let query = self
-            .kept_query(include_str!("../../../sql/postgres/hold_light.sql"))
+            .kept_query(SQL.hold_light)
             .bind(limit(most))
             .bind(limit(share))
             .bind(floor.0)
@@ -79,7 +79,7 @@ impl PostgresStore {
 
     async fn lock_heavy(&self, connection: &mut Link, ask: Ask, floor: Place) -> Result<Locked, StoreError> {
         let query = self
-            .kept_query(include_str!("../../../sql/postgres/hold.sql"))
+            .kept_query(SQL.hold)
             .bind(limit(ask.limit))
             .bind(limit(ask.bytes))
             .bind(floor.0)

@@ -13,7 +13,7 @@ use super::floor::{self, Place};
 use super::link::Link;
 use super::locked::LockedEvent;
 use super::moment::Moment;
-use super::{PostgresStore, database, limit, read};
+use super::{PostgresStore, SQL, database, limit, read};
 use crate::error::StoreError;
 use crate::store::walk::{Page, Step};
 use crate::store::{Ask, Claim, Claimed, LOSSES_BEFORE_APART, OnFailed};
@@ -46,7 +46,7 @@ impl PostgresStore {
         let (token, began) = (Uuid::new_v4(), Instant::now());
         let rows = self
             .schema
-            .query(include_str!("../../../sql/postgres/claim_ordered.sql"))
+            .query(SQL.claim_ordered)
             .bind(limit(ask.limit))
             .bind(limit(ask.bytes))
             .bind(ask.lease.as_secs_f64())
@@ -118,7 +118,7 @@ impl PostgresStore {
         let aggregates: Vec<((&str, &str), i64)> = lasts.into_iter().collect();
         let rows: Vec<(i64, i64)> = self
             .schema
-            .query_as(include_str!("../../../sql/postgres/walls.sql"))
+            .query_as(SQL.walls)
             .persistent(self.keeps_statements.load(Ordering::Relaxed))
             .bind(aggregates.iter().map(|((kind, _), _)| *kind).collect::<Vec<_>>())
             .bind(aggregates.iter().map(|((_, id), _)| *id).collect::<Vec<_>>())

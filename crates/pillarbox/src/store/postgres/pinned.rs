@@ -10,16 +10,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use sqlx::postgres::{PgPool, PgQueryResult, PgRow};
 use sqlx::{AssertSqlSafe, Error};
 
 use super::connect::Connections;
 use super::link::{Link, Tx};
 use super::statement::{PgQuery, Runs};
-use crate::emit::{self, Emitted, sqlx_postgres};
-use crate::error::DriverError;
-use crate::event::NewEvent;
 
 /// How long a transaction may wait for its client: one that only paused should find its locks again.
 const IDLE: Duration = Duration::from_secs(30);
@@ -88,26 +84,5 @@ impl Runs for &Pinned {
         let done = (&mut *tx).done(query).await?;
         tx.commit().await?;
         Ok(done)
-    }
-}
-
-impl emit::Transaction for Tx {
-    async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
-        let written = (&mut **self).rows(sqlx_postgres::insert(rows, false)).await?;
-        written.iter().map(|row| sqlx_postgres::emitted_of(row, true)).collect()
-    }
-
-    async fn insert_one(&mut self, row: &NewEvent) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
-        let written = (&mut **self).rows(sqlx_postgres::insert_one(row, false)).await?;
-        written.first().map(sqlx_postgres::place_of).transpose()
-    }
-
-    async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {
-        let found = (&mut **self).rows(sqlx_postgres::find(event_type, key, false)).await?;
-        found.first().map(|row| sqlx_postgres::emitted_of(row, false)).transpose()
-    }
-
-    async fn run(&mut self, statement: &'static str) -> Result<(), DriverError> {
-        Ok(Link::run(self, statement).await?)
     }
 }

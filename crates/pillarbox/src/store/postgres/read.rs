@@ -1,6 +1,5 @@
 //! Rows of PostgreSQL as the values the relay and people see.
 
-use chrono::{DateTime, Utc};
 use serde_json::value::RawValue;
 use sqlx::postgres::PgRow;
 use sqlx::{Row, ValueRef};
@@ -9,10 +8,8 @@ use super::database;
 use super::floor::Place;
 use super::moment::Moment;
 use crate::delivery::Delivery;
-use crate::error::{DriverError, StoreError};
+use crate::error::StoreError;
 use crate::event::{StoredEvent, read_headers};
-use crate::store::State;
-use crate::store::inspect::EventView;
 use crate::store::row::read_deliveries;
 
 /// A row of `claim.sql`: the event, what is kept of its destinations, and when it was due.
@@ -73,44 +70,8 @@ fn try_event(row: &PgRow) -> Result<StoredEvent, sqlx::Error> {
     })
 }
 
-pub(super) fn view(row: &PgRow) -> Result<EventView, sqlx::Error> {
-    Ok(EventView {
-        id: row.try_get("id")?,
-        seq: row.try_get("seq")?,
-        aggregate_type: row.try_get("aggregate_type")?,
-        aggregate_id: row.try_get("aggregate_id")?,
-        event_type: row.try_get("event_type")?,
-        status: row.try_get::<String, _>("status")?.parse().map_err(bad)?,
-        state: State::parse(row.try_get("state")?).ok_or_else(|| bad("an unknown state".to_owned()))?,
-        idempotency_key: row.try_get("idempotency_key")?,
-        attempts: count(row.try_get("attempts")?),
-        max_attempts: row.try_get::<Option<i32>, _>("max_attempts")?.map(count),
-        claims: count(row.try_get("claims")?),
-        next_attempt_at: maybe_moment(row, "next_attempt_at")?,
-        parked_on: row.try_get("parked_on")?,
-        delivered_at: maybe_moment(row, "delivered_at")?,
-        error_message: row.try_get("error_message")?,
-        failed_on: row.try_get("failed_on")?,
-        created_at: moment(row, "created_at")?,
-        updated_at: moment(row, "updated_at")?,
-    })
-}
-
-/// A moment as it is shown to people.
-pub(super) fn moment(row: &PgRow, column: &str) -> Result<DateTime<Utc>, sqlx::Error> {
-    row.try_get(column).map(Moment::shown)
-}
-
-pub(super) fn maybe_moment(row: &PgRow, column: &str) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
-    row.try_get::<Option<Moment>, _>(column).map(|moment| moment.map(Moment::shown))
-}
-
 pub(super) fn json(text: String) -> Result<Box<RawValue>, sqlx::Error> {
     RawValue::from_string(text).map_err(|error| sqlx::Error::Decode(error.into()))
-}
-
-pub(super) fn bad(what: impl Into<DriverError>) -> sqlx::Error {
-    sqlx::Error::Decode(what.into())
 }
 
 pub(super) fn count(number: i32) -> u32 {

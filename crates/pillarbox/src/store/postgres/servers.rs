@@ -9,6 +9,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions, Error, Row};
 
+use super::SQL;
 use super::url::{Address, Session};
 use crate::error::{DriverError, StoreError};
 
@@ -122,7 +123,7 @@ pub(super) async fn prepare(connection: &mut PgConnection, session: Session) -> 
         return Err(Error::Io(io::Error::other(READ_ONLY)));
     }
     // A server that does not know one of them works without.
-    let settings = sqlx::raw_sql(include_str!("../../../sql/postgres/session.sql"));
+    let settings = sqlx::raw_sql(SQL.session);
     match settings.execute(connection).await {
         Err(error @ Error::Database(_)) => {
             tracing::debug!(%error, "the server does not take the session's settings");

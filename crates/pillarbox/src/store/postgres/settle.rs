@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use uuid::Uuid;
 
-use super::PostgresStore;
 use super::link::Link;
+use super::{PostgresStore, SQL};
 use crate::delivery::Change;
 use crate::store::row::{self, ATTEMPTS_KEPT, Written};
 use crate::store::{Settlement, Ticket};
@@ -101,11 +101,7 @@ impl PostgresStore {
             return Ok(Vec::new());
         }
         let ids: Vec<Uuid> = plain.iter().map(|settlement| settlement.ticket().id).collect();
-        let statement = if delete {
-            include_str!("../../../sql/postgres/hold_delete.sql")
-        } else {
-            include_str!("../../../sql/postgres/hold_deliver.sql")
-        };
+        let statement = if delete { SQL.hold_delete } else { SQL.hold_deliver };
         self.kept_query(statement).bind(&ids).execute(connection).await?;
         Ok(ids)
     }
@@ -119,12 +115,7 @@ impl PostgresStore {
             }
         }
         for ((on, error), ids) in &groups {
-            self.kept_query(include_str!("../../../sql/postgres/hold_park.sql"))
-                .bind(ids)
-                .bind(on)
-                .bind(row::kept(error))
-                .execute(&mut *connection)
-                .await?;
+            self.kept_query(SQL.hold_park).bind(ids).bind(on).bind(row::kept(error)).execute(&mut *connection).await?;
         }
         Ok(groups.into_values().flatten().collect())
     }
@@ -141,20 +132,15 @@ impl PostgresStore {
         if !gone.is_empty() {
             let (ids, tokens): (Vec<Uuid>, Vec<Option<Uuid>>) =
                 gone.iter().map(|settlement| (settlement.ticket().id, token(settlement.ticket()))).unzip();
-            let rows: Vec<Uuid> = self
-                .schema
-                .query_scalar(include_str!("../../../sql/postgres/settle_delete.sql"))
-                .bind(ids)
-                .bind(tokens)
-                .fetch_all(&mut *connection)
-                .await?;
+            let rows: Vec<Uuid> =
+                self.schema.query_scalar(SQL.settle_delete).bind(ids).bind(tokens).fetch_all(&mut *connection).await?;
             settled.extend(rows);
         }
         if !kept.is_empty() {
             let rows: Vec<Written> = kept.iter().map(|settlement| Written::of(settlement)).collect();
             let written: Vec<Uuid> = self
                 .schema
-                .query_scalar(include_str!("../../../sql/postgres/settle.sql"))
+                .query_scalar(SQL.settle)
                 .bind(rows.iter().map(|row| row.ticket.id).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| token(row.ticket)).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.change).collect::<Vec<_>>())
@@ -184,7 +170,7 @@ impl PostgresStore {
             return Ok(());
         }
         self.schema
-            .query(include_str!("../../../sql/postgres/settle_deliveries.sql"))
+            .query(SQL.settle_deliveries)
             .bind(rows.iter().map(|(id, _)| *id).collect::<Vec<_>>())
             .bind(rows.iter().map(|(_, row)| row.destination.as_str()).collect::<Vec<_>>())
             .bind(rows.iter().map(|(_, row)| row.status.as_str()).collect::<Vec<_>>())
@@ -212,7 +198,7 @@ impl PostgresStore {
             return Ok(());
         }
         self.schema
-            .query(include_str!("../../../sql/postgres/settle_attempts.sql"))
+            .query(SQL.settle_attempts)
             .bind(rows.iter().map(|row| row.event_id).collect::<Vec<_>>())
             .bind(rows.iter().map(|row| row.destination).collect::<Vec<_>>())
             .bind(rows.iter().map(|row| row.took_ms).collect::<Vec<_>>())

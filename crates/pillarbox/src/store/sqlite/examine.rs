@@ -5,15 +5,16 @@ use std::time::Duration;
 use sqlx::Row;
 
 use super::SqliteStore;
+use crate::error::DriverError;
 use crate::store::examine::Finding;
-use crate::store::{Inspect, Store};
+use crate::store::{Fleet, Inspect};
 
 /// Due for so long, with no relay alive.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
 impl SqliteStore {
     /// Without the tables there is nothing else to look at.
-    pub(super) async fn look_for_trouble(&self) -> Result<Vec<Finding>, sqlx::Error> {
+    pub(super) async fn examine_database(&self) -> Result<Vec<Finding>, DriverError> {
         if let Err(error) = self.check().await {
             return Ok(vec![Finding::bad("schema", error.to_string(), "run `pillarbox migrate`")]);
         }
@@ -34,8 +35,8 @@ impl SqliteStore {
         })
     }
 
-    async fn attendance(&self) -> Result<Finding, sqlx::Error> {
-        let alive = self.read_relays().await?.iter().filter(|relay| relay.alive).count();
+    async fn attendance(&self) -> Result<Finding, DriverError> {
+        let alive = self.relays().await?.iter().filter(|relay| relay.alive).count();
         let depth = match self.depth().await {
             Ok(depth) => depth,
             Err(error) => return Ok(Finding::bad("relays", error.to_string(), "")),

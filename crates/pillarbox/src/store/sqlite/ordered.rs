@@ -6,7 +6,7 @@ use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
-use super::{SqliteStore, database, lease, limit, read};
+use super::{SQL, SqliteStore, database, lease, limit, read};
 use crate::error::StoreError;
 use crate::store::walk::{Page, Step};
 use crate::store::{Ask, Claim, Claimed, LOSSES_BEFORE_APART, OnFailed};
@@ -38,7 +38,7 @@ impl SqliteStore {
         let began = Instant::now();
         let (due_at, seq) = step.after.clone().unwrap_or_default();
         let mut tx = self.relaxed.begin_with("BEGIN IMMEDIATE").await.map_err(database(doing))?;
-        let rows = sqlx::query(include_str!("../../../sql/sqlite/claim_ordered.sql"))
+        let rows = sqlx::query(SQL.claim_ordered)
             .bind(limit(ask.limit))
             .bind(limit(ask.bytes))
             .bind(LOSSES_BEFORE_APART)

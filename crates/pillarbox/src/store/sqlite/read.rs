@@ -13,8 +13,6 @@ use crate::delivery::Delivery;
 use crate::emit::sqlite::read_moment;
 use crate::error::{DriverError, StoreError};
 use crate::event::{StoredEvent, read_headers};
-use crate::store::State;
-use crate::store::inspect::EventView;
 use crate::store::row::read_deliveries;
 
 /// A row of `claim_due.sql`: the event, and what is kept of its destinations.
@@ -43,29 +41,6 @@ fn try_event(row: &SqliteRow) -> Result<StoredEvent, sqlx::Error> {
         max_attempts: row.try_get("max_attempts")?,
         claims: row.try_get("claims")?,
         created_at: moment(row, "created_at")?,
-    })
-}
-
-pub(super) fn view(row: &SqliteRow) -> Result<EventView, sqlx::Error> {
-    Ok(EventView {
-        id: id(row, "id")?,
-        seq: row.try_get("seq")?,
-        aggregate_type: row.try_get("aggregate_type")?,
-        aggregate_id: row.try_get("aggregate_id")?,
-        event_type: row.try_get("event_type")?,
-        status: row.try_get::<String, _>("status")?.parse().map_err(bad)?,
-        state: State::parse(row.try_get("state")?).ok_or_else(|| bad("an unknown state"))?,
-        idempotency_key: row.try_get("idempotency_key")?,
-        attempts: row.try_get("attempts")?,
-        max_attempts: row.try_get("max_attempts")?,
-        claims: row.try_get("claims")?,
-        next_attempt_at: maybe_moment(row, "next_attempt_at")?,
-        parked_on: row.try_get("parked_on")?,
-        delivered_at: maybe_moment(row, "delivered_at")?,
-        error_message: row.try_get("error_message")?,
-        failed_on: row.try_get("failed_on")?,
-        created_at: moment(row, "created_at")?,
-        updated_at: moment(row, "updated_at")?,
     })
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
-use super::{SqliteStore, pairs, read};
+use super::{SQL, SqliteStore, pairs, read};
 use crate::delivery::Change;
 use crate::store::row::{self, ATTEMPTS_KEPT, Written};
 use crate::store::{Settlement, Ticket};
@@ -36,10 +36,8 @@ async fn settle_gone(connection: &mut SqliteConnection, gone: &[&Settlement]) ->
         return Ok(HashSet::new());
     }
     let tickets: Vec<Ticket> = gone.iter().map(|settlement| settlement.ticket()).collect();
-    let rows: Vec<String> = sqlx::query_scalar(include_str!("../../../sql/sqlite/settle_delete.sql"))
-        .bind(pairs(&tickets))
-        .fetch_all(&mut *connection)
-        .await?;
+    let rows: Vec<String> =
+        sqlx::query_scalar(SQL.settle_delete).bind(pairs(&tickets)).fetch_all(&mut *connection).await?;
     delete_details(connection, &json!(rows).to_string()).await?;
     read::ids(&rows)
 }
@@ -52,10 +50,8 @@ async fn settle_kept(connection: &mut SqliteConnection, kept: &[&Settlement]) ->
             json!([row.ticket.id, row.ticket.token, row.change, row.attempts, row.after, row.parked_on, row.error])
         })
         .collect();
-    let written: Vec<String> = sqlx::query_scalar(include_str!("../../../sql/sqlite/settle.sql"))
-        .bind(json!(rows).to_string())
-        .fetch_all(connection)
-        .await?;
+    let written: Vec<String> =
+        sqlx::query_scalar(SQL.settle).bind(json!(rows).to_string()).fetch_all(connection).await?;
     read::ids(&written)
 }
 
@@ -76,10 +72,7 @@ async fn settle_deliveries(connection: &mut SqliteConnection, kept: &[&Settlemen
         })
         .collect();
     if !rows.is_empty() {
-        sqlx::query(include_str!("../../../sql/sqlite/settle_deliveries.sql"))
-            .bind(json!(rows).to_string())
-            .execute(connection)
-            .await?;
+        sqlx::query(SQL.settle_deliveries).bind(json!(rows).to_string()).execute(connection).await?;
     }
     Ok(())
 }
@@ -95,22 +88,15 @@ async fn settle_attempts(connection: &mut SqliteConnection, kept: &[&Settlement]
     if rows.is_empty() {
         return Ok(());
     }
-    sqlx::query(include_str!("../../../sql/sqlite/settle_attempts.sql"))
-        .bind(json!(rows).to_string())
-        .execute(&mut *connection)
-        .await?;
+    sqlx::query(SQL.settle_attempts).bind(json!(rows).to_string()).execute(&mut *connection).await?;
     let ids: Vec<Uuid> = kept.iter().map(|settlement| settlement.ticket().id).collect();
-    sqlx::query(include_str!("../../../sql/sqlite/prune_attempts.sql"))
-        .bind(json!(ids).to_string())
-        .bind(ATTEMPTS_KEPT)
-        .execute(connection)
-        .await?;
+    sqlx::query(SQL.prune_attempts).bind(json!(ids).to_string()).bind(ATTEMPTS_KEPT).execute(connection).await?;
     Ok(())
 }
 
 /// With an event goes what is kept of it: `ids` is a JSON array.
 pub(super) async fn delete_details(connection: &mut SqliteConnection, ids: &str) -> Result<(), sqlx::Error> {
-    sqlx::query(include_str!("../../../sql/sqlite/delete_deliveries.sql")).bind(ids).execute(&mut *connection).await?;
-    sqlx::query(include_str!("../../../sql/sqlite/delete_attempts.sql")).bind(ids).execute(connection).await?;
+    sqlx::query(SQL.delete_deliveries).bind(ids).execute(&mut *connection).await?;
+    sqlx::query(SQL.delete_attempts).bind(ids).execute(connection).await?;
     Ok(())
 }

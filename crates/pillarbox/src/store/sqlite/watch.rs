@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnection, SqlitePool};
 
+use super::SQL;
 use crate::relay::wake::Waker;
 use crate::store::WakeUp;
 
@@ -47,7 +48,7 @@ pub(super) async fn start(pool: &SqlitePool, waker: Waker) -> Result<WakeUp, sql
 }
 
 async fn data_version(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar(include_str!("../../../sql/sqlite/data_version.sql")).fetch_one(connection).await
+    sqlx::query_scalar(SQL.data_version).fetch_one(connection).await
 }
 
 #[cfg(test)]

@@ -1,0 +1,226 @@
+//! The layer that stores on SQL databases share. A database says how it runs a statement, what its rows hold and how it
+//! changes events in its own way ([`Database`]); everything that people see and do, and what relays tell each other, is
+//! written once over that, in the files beside this one.
+//!
+//! Statements stand in `sql/<database>/<verb>.sql`. The layer knows no driver; claims and settles do not go through it.
+
+use std::borrow::Cow;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use super::act::Entry;
+use super::examine::Finding;
+use super::list::{BadCursor, Bound};
+use super::migrate::Migration;
+use super::{Cleaned, EventKind, Retention};
+use crate::emit;
+use crate::error::{DriverError, StoreError};
+
+mod act;
+mod fleet;
+mod get;
+mod inspect;
+mod list;
+mod parking;
+mod read;
+mod schema;
+mod value;
+
+pub(super) use get::remaining;
+pub(super) use schema::migrate;
+pub(super) use value::{Call, Row, Value};
+
+/// The text of a file in `sql/`.
+macro_rules! sql_file {
+    ($folder:literal, $name:ident) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/", $folder, "/", stringify!($name), ".sql"))
+    };
+}
+
+/// A struct with the texts of the named files of a folder.
+macro_rules! sql_folder {
+    ($(#[$meta:meta])* $const:ident: $struct:ident = $folder:literal { $($name:ident),* $(,)? }) => {
+        $(#[$meta])*
+        pub(super) const $const: $struct =
+            $struct { $($name: $crate::store::sql::sql_file!($folder, $name)),* };
+
+        pub(super) struct $struct {
+            $(pub(super) $name: &'static str),*
+        }
+    };
+}
+
+/// Calls a macro with the names of the statements that every database has.
+macro_rules! shared_statements {
+    ($then:ident!($($arguments:tt)*)) => {
+        $then!($($arguments)*
+            audit, audit_add, audit_write, counts, counts_parked, counts_relays, dead_letters, depth, find, get, get_attempts,
+            get_deliveries, get_neighbours, heartbeat, lanes, list, list_by_id, list_delivered, list_failed, list_parked,
+            list_parked_on, list_waiting, migrations_made, migrations_table, migrations_write, minutes, parked_kinds, parked_on, pause, paused,
+            remaining, replay, replay_keys, resume, tell_lanes, tell_minutes, views
+        );
+    };
+}
+
+macro_rules! define_statements {
+    ($($name:ident),*) => {
+        /// The statements that every database has, by the names of their files.
+        pub(super) struct Statements {
+            $(pub(super) $name: &'static str),*
+        }
+    };
+}
+shared_statements!(define_statements!());
+
+/// Defines `STATEMENTS` from a folder of `sql/`.
+macro_rules! load_statements {
+    ($folder:literal, $($name:ident),*) => {
+        static STATEMENTS: $crate::store::sql::Statements =
+            $crate::store::sql::Statements { $($name: $crate::store::sql::sql_file!($folder, $name)),* };
+    };
+}
+
+pub(super) use {load_statements, shared_statements, sql_file, sql_folder};
+
+/// Which connections a statement runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Through {
+    /// What people do: a write is on disk when it returns.
+    People,
+    /// What relays do: a crash may take a write back.
+    Relay,
+    /// Reads along an index, with a planner that is held to it.
+    Index,
+}
+
+/// One SQL database. A store that implements it gets [`Inspect`](super::Inspect), [`Parking`](super::Parking) and
+/// [`Fleet`](super::Fleet) from the layer.
+#[async_trait]
+pub(super) trait Database: Send + Sync + 'static {
+    /// What a statement returns.
+    type Row: Row;
+    /// Several statements that belong together.
+    type Tx: Transaction<Row = Self::Row>;
+
+    /// The numbered files, oldest first.
+    const MIGRATIONS: &'static [Migration];
+    /// Tells idle relays that something is due, in the transaction that made it due.
+    const WAKE: Option<&'static str> = None;
+    /// Counts the entries of a stretch that a list has come to the end of, where `list` cannot tell.
+    const LIST_LENGTH: Option<&'static str> = None;
+    /// Removes a relay, whose id they take.
+    const FAREWELL: &'static [&'static str];
+    /// Remove relays that died long ago and old metrics.
+    const FORGET: &'static [&'static str];
+
+    /// The statements of this database.
+    fn statements() -> &'static Statements;
+
+    /// Runs one statement and returns its rows.
+    async fn rows(&self, through: Through, call: Call) -> Result<Vec<Self::Row>, DriverError>;
+
+    /// Runs one statement and returns how many rows it has written.
+    async fn done(&self, through: Through, call: Call) -> Result<u64, DriverError>;
+
+    /// Begins a transaction.
+    async fn begin(&self, through: Through) -> Result<Self::Tx, DriverError>;
+
+    /// Begins a transaction to emit in.
+    async fn begin_to_emit(&self) -> Result<Self::Tx, DriverError> {
+        self.begin(Through::People).await
+    }
+
+    /// Begins a transaction in which no other program migrates, with the schema that is to be migrated chosen.
+    async fn begin_to_migrate(&self) -> Result<Self::Tx, DriverError>;
+
+    /// Whether an error says that a table is not there.
+    fn is_missing_table(error: &DriverError) -> bool;
+
+    /// A name in which `*` stands for anything, as the database's pattern that minds the case.
+    fn pattern(name: &str) -> String;
+
+    /// Refuses a bound that no cursor of this database has.
+    fn check_bound(bound: &Bound) -> Result<(), BadCursor>;
+
+    /// Resets events and makes them due. Returns what became of each that is there, as [`Retried`](super::Retried) reads it.
+    async fn retry_events(&self, tx: &mut Self::Tx, asked: Asked<'_>) -> Result<Vec<(Uuid, String)>, DriverError>;
+
+    /// Makes dead letters of events. Returns what became of each that is there, as [`Marked`](super::Marked) reads it.
+    async fn fail_events(
+        &self,
+        tx: &mut Self::Tx,
+        asked: Asked<'_>,
+        reason: &str,
+    ) -> Result<Vec<(Uuid, String)>, DriverError>;
+
+    /// Makes failed the events that have lost this many leases, and returns their rows.
+    async fn sweep_events(&self, losses: u32, error: &str) -> Result<Vec<Self::Row>, DriverError>;
+
+    /// Makes events due that are parked on this as a whole, and returns how many.
+    async fn unpark_whole(&self, on: &str, kind: Option<&EventKind>, most: i64) -> Result<u64, DriverError>;
+
+    /// Makes events due of which one delivery is parked on this, and returns how many.
+    async fn unpark_shared(&self, on: &str, most: i64) -> Result<u64, DriverError>;
+
+    /// Deletes one batch of old terminal events.
+    async fn cleanup_batch(&self, retention: &Retention) -> Result<Cleaned, DriverError>;
+
+    /// Called after each heartbeat of a relay.
+    async fn heartbeat_written(&self, relay: Uuid) -> Result<(), DriverError> {
+        let _ = relay;
+        Ok(())
+    }
+
+    /// Called after a relay has left.
+    fn relay_left(&self, relay: Uuid) {
+        let _ = relay;
+    }
+
+    /// Returns what may be wrong with the database.
+    async fn look_for_trouble(&self) -> Result<Vec<Finding>, DriverError>;
+}
+
+/// Several statements that are committed together, or not at all.
+#[async_trait]
+pub(super) trait Transaction: emit::Transaction + Send {
+    /// What a statement returns.
+    type Row: Row;
+
+    /// Runs one statement and returns its rows.
+    async fn rows(&mut self, call: Call) -> Result<Vec<Self::Row>, DriverError>;
+
+    /// Runs one statement and returns how many rows it has written.
+    async fn done(&mut self, call: Call) -> Result<u64, DriverError>;
+
+    /// Runs statements without values, as a file of them has.
+    async fn script(&mut self, text: Cow<'static, str>) -> Result<(), DriverError>;
+
+    /// Commits. A transaction that is dropped instead is rolled back.
+    async fn commit(self) -> Result<(), DriverError>;
+}
+
+/// The events that people ask to change.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) ids: &'a [Uuid],
+    /// Events that have changed since are left alone.
+    pub(super) unchanged_since: Option<DateTime<Utc>>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(ids: &'a [Uuid], entry: Entry<'_>) -> Self {
+        Self { ids, unchanged_since: entry.unchanged_since() }
+    }
+}
+
+/// Keeps what the database said, and adds what was being done.
+pub(super) fn database<E: Into<DriverError>>(doing: &'static str) -> impl FnOnce(E) -> StoreError {
+    move |source| StoreError::Database { doing, source: source.into() }
+}
+
+/// A count as databases take it.
+pub(super) fn limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,169 @@
+//! Lists of events: a stretch of an index at a time.
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use super::get::one;
+use super::{Call, Database, Row, Through, Transaction, database, read};
+use crate::error::{DriverError, StoreError};
+use crate::store::dead_letters::{DeadLetters, Groups};
+use crate::store::inspect::{EventView, State};
+use crate::store::list::{BUDGET, FOUND, Filter, NEAR, NEIGHBOURS, Page, Passed, Plan, Stretch, Turn, Way};
+use crate::store::row::search_like;
+
+pub(super) async fn page<D: Database>(store: &D, filter: &Filter, turn: &Turn) -> Result<Page, StoreError> {
+    let mut plan = Plan::of(filter, turn)?;
+    while let Some((stretch, most, budget)) = plan.next() {
+        D::check_bound(&stretch.from.0)?;
+        D::check_bound(&stretch.to.0)?;
+        let walked = walk_along(store, &stretch, filter, most, budget).await;
+        let (entries, length) = walked.map_err(database("listing events"))?;
+        plan.read(&stretch, entries, length, budget);
+    }
+    Ok(plan.page())
+}
+
+/// Returns the entries that were found, and how many the stretch has, if it has come to its end and the database must count.
+async fn walk_along<D: Database>(
+    store: &D,
+    stretch: &Stretch,
+    filter: &Filter,
+    most: usize,
+    budget: u64,
+) -> Result<(Vec<Passed>, u64), DriverError> {
+    let sql = D::statements();
+    // Both statements see the same table.
+    let mut tx = store.begin(Through::Index).await?;
+    let rows = tx.rows(ask::<D>(along::<D>(stretch, sql.list), stretch, filter, most, budget)).await?;
+    let length = match D::LIST_LENGTH {
+        Some(text) if rows.len() < most => length::<D>(&mut tx, text, stretch, budget).await?,
+        _ => 0,
+    };
+    tx.commit().await?;
+    let entries: Result<_, _> = rows.iter().map(|row| passed(row, stretch.way)).collect();
+    Ok((entries?, length))
+}
+
+async fn length<D: Database>(
+    tx: &mut D::Tx,
+    text: &'static str,
+    stretch: &Stretch,
+    budget: u64,
+) -> Result<u64, DriverError> {
+    let call = ask::<D>(along::<D>(stretch, text), stretch, &Filter::default(), 0, budget);
+    one(tx.rows(call).await?)?.count("length")
+}
+
+/// A statement that takes the values of `list.sql`.
+fn ask<D: Database>(text: String, stretch: &Stretch, filter: &Filter, most: usize, budget: u64) -> Call {
+    let to = filter.destination.as_ref();
+    let routes = to.map(|to| to.routes.iter().collect::<Vec<_>>()).unwrap_or_default();
+    let leads = |route: &[String]| to.is_some_and(|to| route.contains(&to.name));
+    Call::new(text)
+        .bind(filter.state.map(State::as_str))
+        .bind(filter.event_type.as_deref().map(D::pattern))
+        .bind(filter.aggregate_type.clone())
+        .bind(filter.aggregate_id.clone())
+        .bind(filter.parked_on.clone())
+        .bind(filter.search.as_deref().map(search_like))
+        .bind(filter.since)
+        .bind(filter.until)
+        .bind(most)
+        .bind(budget)
+        .bind(stretch.ids.0)
+        .bind(stretch.ids.1)
+        .bind(stretch.from.0.clone())
+        .bind(stretch.from.1)
+        .bind(stretch.to.0.clone())
+        .bind(stretch.to.1)
+        .bind(stretch.parked_on.clone())
+        .bind(to.map(|to| to.name.clone()))
+        .bind(routes.iter().map(|route| D::pattern(route.events.as_str())).collect::<Vec<_>>())
+        .bind(routes.iter().map(|route| D::pattern(route.aggregates.as_str())).collect::<Vec<_>>())
+        .bind(routes.iter().map(|route| leads(&route.to)).collect::<Vec<_>>())
+}
+
+/// Puts two of our own texts together, and one of two words.
+fn along<D: Database>(stretch: &Stretch, text: &str) -> String {
+    let sql = D::statements();
+    let way = match stretch.way {
+        Way::Id => sql.list_by_id,
+        Way::Waiting => sql.list_waiting,
+        Way::Parked => sql.list_parked,
+        Way::ParkedOn => sql.list_parked_on,
+        Way::Failed => sql.list_failed,
+        Way::Delivered => sql.list_delivered,
+    };
+    stretch.put_into(text, way)
+}
+
+fn passed(row: &impl Row, way: Way) -> Result<Passed, DriverError> {
+    Ok(Passed {
+        event: read::view(row)?,
+        number: row.count("number")?,
+        matches: row.flag("matches")?,
+        mark: row.mark(way.column())?,
+    })
+}
+
+pub(super) async fn dead_letters<D: Database>(
+    store: &D,
+    filter: &Filter,
+    oldest: DateTime<Utc>,
+) -> Result<DeadLetters, DriverError> {
+    if !filter.can_match() {
+        return Ok(Groups::new(oldest, oldest).told(0, None));
+    }
+    let sql = D::statements();
+    let filter = &Filter { state: Some(State::Failed), ..filter.clone() };
+    let stretch = Stretch::failed_since(filter, oldest);
+    let text = sql.dead_letters.replace("{list}", &along::<D>(&stretch, sql.list));
+    let mut tx = store.begin(Through::Index).await?;
+    let rows = tx.rows(ask::<D>(text, &stretch, filter, usize::MAX, BUDGET)).await?;
+    let looked_at = match (D::LIST_LENGTH, rows.last()) {
+        (Some(text), _) => length::<D>(&mut tx, text, &stretch, BUDGET).await?,
+        (None, Some(last)) => last.count("number")?,
+        (None, None) => 0,
+    };
+    tx.commit().await?;
+    let Some(last) = rows.last() else { return Ok(Groups::new(oldest, oldest).told(looked_at, None)) };
+    let reached = if looked_at < BUDGET { None } else { Some(last.moment("updated_at")?) };
+    let mut groups = Groups::new(oldest, last.moment("now")?);
+    for row in &rows {
+        if row.flag("matches")? {
+            groups.add(read::letter(row)?);
+        }
+    }
+    Ok(groups.told(looked_at, reached))
+}
+
+pub(super) async fn find<D: Database>(store: &D, text: &str) -> Result<Vec<EventView>, StoreError> {
+    if text.contains('\0') {
+        return Ok(Vec::new());
+    }
+    let recent = Filter { aggregate_id: Some(text.to_owned()), ..Filter::default() };
+    let recent = page(store, &recent, &Turn::default()).await?.events;
+    let call = Call::new(D::statements().find).bind(text).bind(Uuid::parse_str(text).ok()).bind(FOUND);
+    let mut ids = ids(store, call).await.map_err(database("searching events"))?;
+    ids.extend(recent.iter().map(|event| event.id));
+    let mut found = views(store, &ids).await.map_err(database("reading events"))?;
+    found.reverse();
+    Ok(found)
+}
+
+/// Returns the events of the same aggregate around this one.
+pub(super) async fn around<D: Database>(store: &D, id: Uuid) -> Result<Vec<EventView>, DriverError> {
+    let call = Call::new(D::statements().get_neighbours).bind(id).bind(NEIGHBOURS).bind(NEAR);
+    let ids = ids(store, call).await?;
+    views(store, &ids).await
+}
+
+async fn ids<D: Database>(store: &D, call: Call) -> Result<Vec<Uuid>, DriverError> {
+    store.rows(Through::Index, call).await?.iter().map(|row| row.id("id")).collect()
+}
+
+/// In the order of `seq`.
+async fn views<D: Database>(store: &D, ids: &[Uuid]) -> Result<Vec<EventView>, DriverError> {
+    let call = Call::new(D::statements().views).bind(ids);
+    store.rows(Through::People, call).await?.iter().map(read::view).collect()
+}

@@ -1,0 +1,46 @@
+//! Parked events and deliveries, and paused destinations.
+
+use async_trait::async_trait;
+
+use super::{Call, Database, Row, Through, act, database, limit};
+use crate::error::{DriverError, StoreError};
+use crate::store::{EventKind, Parking};
+
+#[async_trait]
+impl<D: Database> Parking for D {
+    async fn parked_on(&self) -> Result<Vec<String>, StoreError> {
+        parked_on(self).await.map_err(database("reading what is parked"))
+    }
+
+    async fn paused(&self) -> Result<Vec<String>, StoreError> {
+        let pauses = act::pauses(self).await.map_err(database("reading what is paused"))?;
+        Ok(pauses.into_iter().map(|pause| pause.destination).collect())
+    }
+
+    async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError> {
+        parked_kinds(self, on).await.map_err(database("reading what is parked"))
+    }
+
+    async fn unpark(&self, on: &str, kind: Option<&EventKind>, at_most: usize) -> Result<u64, StoreError> {
+        let doing = "unparking events";
+        let whole = self.unpark_whole(on, kind, limit(at_most)).await.map_err(database(doing))?;
+        let left = limit(at_most).saturating_sub_unsigned(whole);
+        if kind.is_some() || left <= 0 {
+            return Ok(whole);
+        }
+        Ok(whole + self.unpark_shared(on, left).await.map_err(database(doing))?)
+    }
+}
+
+async fn parked_on<D: Database>(store: &D) -> Result<Vec<String>, DriverError> {
+    let rows = store.rows(Through::People, Call::new(D::statements().parked_on)).await?;
+    rows.iter().map(|row| row.text("parked_on")).collect()
+}
+
+async fn parked_kinds<D: Database>(store: &D, on: &str) -> Result<Vec<EventKind>, DriverError> {
+    let rows = store.rows(Through::People, Call::new(D::statements().parked_kinds).bind(on)).await?;
+    let kind = |row: &D::Row| {
+        Ok(EventKind { event_type: row.text("event_type")?, aggregate_type: row.text("aggregate_type")? })
+    };
+    rows.iter().map(kind).collect()
+}
