@@ -20,6 +20,9 @@ use super::world::{Process, World, lock};
 /// After this long the store gives a silent statement up, as the real ones do.
 const DEADLINE: Duration = Duration::from_secs(10);
 
+/// How fast payloads are read. The simulation's payloads and limits are about a thousandth of real ones, so this is.
+const BYTES_PER_SECOND: f64 = 200_000.0;
+
 /// What one process has of the database.
 pub struct SimulatedStore {
     world: Arc<World>,
@@ -137,6 +140,8 @@ impl Claims for SimulatedStore {
             }
         }
         let events = claimed?;
+        let bytes: usize = events.iter().map(|(event, _)| event.payload.get().len()).sum();
+        tokio::time::sleep(Duration::from_secs_f64(bytes as f64 / BYTES_PER_SECOND)).await;
         if !events.is_empty() {
             world.log(format!("process {process} claims {}", events.len()));
             for (event, _) in events.iter().filter(|(event, _)| event.claims >= LOSSES_BEFORE_APART) {

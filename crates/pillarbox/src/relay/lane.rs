@@ -13,6 +13,7 @@ use super::breaker::{Breaker, BreakerSettings};
 use super::flight::Job;
 use super::load::lock;
 use super::rate::Rate;
+use super::run::PATIENCE;
 use super::tally::Tally;
 use super::{Engine, Phase};
 use crate::clock;
@@ -55,8 +56,11 @@ pub(super) struct State {
     pub(super) last_error: Option<SendError>,
     /// More was queued than others could wait for: what comes is parked until the queue is short.
     pub(super) congested: bool,
-    /// It was congested, and no worker has found its queue empty since: it will be again, and others need not wait to find out.
+    /// The lane was congested, and its destination has not been quick since. It will be congested again, and other lanes
+    /// need not wait to find out.
     slow: bool,
+    /// How long the last send took.
+    took: Duration,
     /// How many parked events are let back at once.
     pub(super) ramp: usize,
     /// What `answered` was when the last ones were let back.
@@ -143,6 +147,7 @@ impl Lane {
             last_error: None,
             congested: false,
             slow: false,
+            took: Duration::ZERO,
             ramp: FIRST_RAMP,
             answered_at_ramp: 0,
             ramped_at: None,
@@ -305,7 +310,8 @@ impl Lane {
         let batch = state.take(self.batch_limit, self.share);
         if batch.is_empty() {
             if state.queue.is_empty() {
-                state.slow = false;
+                // A queue that is empty between two slow answers says nothing.
+                state.slow &= state.took >= PATIENCE;
                 state.congested = false;
             }
             state.workers -= 1;
@@ -315,9 +321,10 @@ impl Lane {
     }
 
     /// A batch is sent: its bytes are free, and there may be work for more than one.
-    fn sent(self: &Arc<Self>, engine: &Arc<Engine>, bytes: usize) {
+    fn sent(self: &Arc<Self>, engine: &Arc<Engine>, bytes: usize, took: Duration) {
         let mut state = lock(&self.state);
         state.sending_bytes -= bytes;
+        state.took = took;
         // The caller takes the next batch itself.
         let idle = self.concurrency.saturating_sub(state.workers);
         let helpers = idle.min(state.queue.len().div_ceil(self.batch_limit).saturating_sub(1));
@@ -370,12 +377,12 @@ impl Lane {
 /// A worker sends batch after batch until the queue is empty.
 async fn work(engine: Arc<Engine>, lane: Arc<Lane>) {
     while let Some(batch) = lane.turn(&engine).await {
-        let bytes = batch.iter().map(Job::bytes).sum();
+        let (bytes, began) = (batch.iter().map(Job::bytes).sum(), clock::now());
         // A panic of a store or a tracer gives the batch back; the worker goes on.
         if let Err(panic) = AssertUnwindSafe(work_on(&engine, &lane, batch)).catch_unwind().await {
             tracing::error!(destination = lane.name, panic = panic_message(&*panic), "send panicked");
         }
-        lane.sent(&engine, bytes);
+        lane.sent(&engine, bytes, clock::since(began));
     }
 }
 
@@ -391,5 +398,32 @@ async fn work_on(engine: &Arc<Engine>, lane: &Arc<Lane>, batch: Vec<Job>) {
     let batch = engine.hold(batch, lane.timeout).await;
     if !batch.is_empty() {
         lane.send_batch(engine, batch).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sink::Discard;
+
+    #[test]
+    fn a_lane_is_slow_until_its_destination_is_quick() {
+        let limits = Limits {
+            timeout: None,
+            concurrency: 1,
+            rate: None,
+            paused: false,
+            breaker: BreakerSettings::default(),
+            share: usize::MAX,
+        };
+        let lane = Lane::new("mail".to_owned(), Arc::new(Discard), limits);
+        for (took, slow) in [(2 * PATIENCE, true), (PATIENCE / 2, false)] {
+            {
+                let mut state = lock(&lane.state);
+                (state.slow, state.workers, state.took) = (true, 1, took);
+            }
+            assert!(lane.next().is_none());
+            assert_eq!(lock(&lane.state).slow, slow);
+        }
     }
 }

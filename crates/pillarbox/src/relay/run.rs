@@ -18,7 +18,7 @@ use crate::error::StoreError;
 use crate::store::{Claim, Ticket, WakeUp};
 
 /// How long the claim loop waits for room before it takes some from the queues of slow destinations.
-const PATIENCE: Duration = Duration::from_millis(250);
+pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 /// Shorter pauses are not worth a question to the database.
 const WORTH_ASKING: Duration = Duration::from_millis(100);
 /// How long everything else waits for an event that must be sent alone: before it, and again while it is sent. What kills its

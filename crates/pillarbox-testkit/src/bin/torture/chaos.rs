@@ -1,5 +1,6 @@
 //! What goes wrong, and when: the causes that duplicates must have.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -13,16 +14,24 @@ use crate::receivers::{Mood, Receivers};
 pub(crate) struct Chaos {
     random: StdRng,
     receivers: Receivers,
-    relays: Vec<Program>,
+    relays: Vec<NumberedRelay>,
     disturbances: Disturbances,
     counts: Counts,
+}
+
+/// A relay, and the number by which receivers know it. Numbers begin with 1 and are never used again.
+pub(crate) struct NumberedRelay {
+    pub(crate) number: u32,
+    pub(crate) program: Program,
 }
 
 /// When something was disturbed.
 #[derive(Default)]
 pub(crate) struct Disturbances {
-    /// Kills of relays and of the database: a cause of duplicates at every receiver.
-    pub(crate) of_relays: Vec<Instant>,
+    /// When each relay was killed: a cause of duplicates of what that relay had sent.
+    pub(crate) kills: HashMap<u32, Instant>,
+    /// Crashes of the database: a cause of duplicates at every receiver.
+    pub(crate) of_database: Vec<Instant>,
     /// Kills of the disturbed receiver: a cause of duplicates there only.
     pub(crate) of_receiver: Vec<Instant>,
 }
@@ -39,7 +48,7 @@ pub(crate) struct Counts {
 }
 
 impl Chaos {
-    pub(crate) fn new(seed: u64, receivers: Receivers, relays: Vec<Program>) -> Self {
+    pub(crate) fn new(seed: u64, receivers: Receivers, relays: Vec<NumberedRelay>) -> Self {
         Self {
             random: StdRng::seed_from_u64(seed),
             receivers,
@@ -66,16 +75,16 @@ impl Chaos {
     }
 
     /// Disturbs one thing, after a while.
-    pub(crate) async fn disturb(&mut self, database: &mut Database, start_relay: &impl Fn() -> Program) {
+    pub(crate) async fn disturb(&mut self, database: &mut Database, start_relay: &impl Fn() -> NumberedRelay) {
         tokio::time::sleep(Duration::from_millis(self.random.random_range(20..400))).await;
         match self.random.random_range(0..100) {
             0..60 => self.kill_a_relay(start_relay).await,
             60..64 => {
-                self.disturbances.of_relays.push(Instant::now());
+                self.disturbances.of_database.push(Instant::now());
                 if database.crash().await {
                     self.counts.crashes += 1;
                 }
-                self.disturbances.of_relays.push(Instant::now());
+                self.disturbances.of_database.push(Instant::now());
             }
             64..70 => {
                 self.stop_receiver().await;
@@ -124,12 +133,12 @@ impl Chaos {
         self.disturbances.of_receiver.push(Instant::now());
     }
 
-    async fn kill_a_relay(&mut self, start_relay: &impl Fn() -> Program) {
+    async fn kill_a_relay(&mut self, start_relay: &impl Fn() -> NumberedRelay) {
         let victim = self.random.random_range(0..self.relays.len());
-        self.disturbances.of_relays.push(Instant::now());
-        self.relays[victim].kill().await;
-        self.disturbances.of_relays.push(Instant::now());
-        self.relays[victim] = start_relay();
+        let relay = &mut self.relays[victim];
+        self.disturbances.kills.insert(relay.number, Instant::now());
+        relay.program.kill().await;
+        *relay = start_relay();
         self.counts.kills += 1;
     }
 
@@ -140,7 +149,7 @@ impl Chaos {
 
     pub(crate) async fn end(mut self) {
         for relay in &mut self.relays {
-            relay.kill().await;
+            relay.program.kill().await;
         }
         self.receivers.end().await;
     }

@@ -13,16 +13,17 @@ mod receivers;
 mod verdict;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
 use pillarbox_testkit::Program;
 
-use chaos::Chaos;
+use chaos::{Chaos, NumberedRelay};
 use database::Database;
 use producers::{Habits, Producers, SHARED};
-use receivers::Receivers;
+use receivers::{RELAY, Receivers};
 use verdict::Verdict;
 
 /// Kills relays, databases and receivers at random, and counts what was lost.
@@ -69,6 +70,8 @@ enum OnDelivered {
     Delete,
 }
 
+/// The variable that tells a relay its number.
+const NUMBER: &str = "TORTURE_RELAY";
 /// How long everything may take to arrive once nothing is disturbed any more.
 const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -107,10 +110,12 @@ async fn torture(kind: Kind, seed: u64, arguments: &Arguments, program: &std::pa
     let receivers = Receivers::start(arguments.fan_out).await;
     let config = dir.path().join("pillarbox.toml");
     std::fs::write(&config, configuration(&database.url(), &receivers, arguments))?;
+    let started = AtomicU32::new(0);
     let start_relay = || {
+        let number = started.fetch_add(1, Ordering::Relaxed) + 1;
         let mut command = std::process::Command::new(program);
-        command.arg("relay").arg("--config").arg(&config).env("RUST_LOG", "warn");
-        Program::start(command)
+        command.arg("relay").arg("--config").arg(&config).env("RUST_LOG", "warn").env(NUMBER, number.to_string());
+        NumberedRelay { number, program: Program::start(command) }
     };
 
     let producers =
@@ -163,6 +168,7 @@ retry = {{ base = "50ms", cap = "500ms", max_attempts = 0 }}
 [destinations.receiver]
 kind = "http"
 url = "{receiver}"
+headers = {{ {RELAY} = "env:{NUMBER}" }}
 timeout = "1s"
 allow_private = true
 {fan_out}
@@ -180,6 +186,7 @@ fn fan_out(bystander: &str) -> String {
 [destinations.bystander]
 kind = "http"
 url = "{bystander}"
+headers = {{ {RELAY} = "env:{NUMBER}" }}
 timeout = "1s"
 allow_private = true
 

@@ -10,8 +10,19 @@ use uuid::Uuid;
 
 use crate::producers::POISON;
 
-/// When a receiver accepted each event.
-pub(crate) type Arrivals = HashMap<Uuid, Vec<Instant>>;
+/// The header by which a relay says which one it is.
+pub(crate) const RELAY: &str = "x-relay";
+
+/// An event that a receiver accepted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrival {
+    pub(crate) at: Instant,
+    /// The number of the relay that sent it.
+    pub(crate) from: u32,
+}
+
+/// What a receiver accepted, in the order of arrival.
+pub(crate) type Arrivals = HashMap<Uuid, Vec<Arrival>>;
 
 pub(crate) struct Receivers {
     disturbed: Noting,
@@ -113,7 +124,12 @@ impl Noting {
                 return refusal;
             }
             if let Some(id) = request.id {
-                lock(&arrivals).entry(id).or_default().push(Instant::now());
+                let from = request
+                    .headers
+                    .get(RELAY)
+                    .and_then(|number| number.to_str().ok()?.parse().ok())
+                    .unwrap_or_default();
+                lock(&arrivals).entry(id).or_default().push(Arrival { at: Instant::now(), from });
             }
             Answer::ok()
         });

@@ -11,7 +11,7 @@ use crate::Kind;
 use crate::chaos::{Chaos, Counts};
 use crate::database::{Outbox, Place};
 use crate::producers::Emitted;
-use crate::receivers::Arrivals;
+use crate::receivers::{Arrival, Arrivals};
 
 pub(crate) struct Verdict {
     kind: Kind,
@@ -59,8 +59,10 @@ impl Verdict {
         let poison: HashSet<Uuid> = emitted.poison.intersection(&committed).copied().collect();
         let harmless: HashSet<Uuid> = committed.difference(&poison).copied().collect();
         let shared: HashSet<Uuid> = emitted.shared.intersection(&committed).copied().collect();
-        let of_relays = &chaos.disturbances().of_relays;
-        let of_all: Vec<Instant> = of_relays.iter().chain(&chaos.disturbances().of_receiver).copied().collect();
+        let disturbances = chaos.disturbances();
+        let elsewhere: Causes<'_> = Causes { kills: &disturbances.kills, others: disturbances.of_database.clone() };
+        let mut here = elsewhere.clone();
+        here.others.extend(&disturbances.of_receiver);
         let places = order.then_some(places.as_slice());
         Ok(Self {
             kind,
@@ -72,9 +74,12 @@ impl Verdict {
             wrongly_delivered: poison.difference(&failed).copied().collect(),
             poison: poison.len(),
             orphans: outbox.orphans().await?,
-            disturbed: Side::of(&harmless, &chaos.receivers().at_disturbed(), &of_all, places),
+            disturbed: Side::of(&harmless, &chaos.receivers().at_disturbed(), &here, places),
             // The bystander rejects nothing: the poison must arrive there, too.
-            bystander: chaos.receivers().at_bystander().map(|arrivals| Side::of(&shared, &arrivals, of_relays, places)),
+            bystander: chaos
+                .receivers()
+                .at_bystander()
+                .map(|arrivals| Side::of(&shared, &arrivals, &elsewhere, places)),
         })
     }
 
@@ -90,11 +95,11 @@ impl Verdict {
 }
 
 impl Side {
-    fn of(expected: &HashSet<Uuid>, arrivals: &Arrivals, causes: &[Instant], order: Option<&[Place]>) -> Self {
+    fn of(expected: &HashSet<Uuid>, arrivals: &Arrivals, causes: &Causes<'_>, order: Option<&[Place]>) -> Self {
         let repeated = arrivals.iter().filter(|(_, times)| times.len() > 1);
         let unexplained = repeated
             .clone()
-            .filter(|(_, times)| times.windows(2).any(|pair| !has_cause(pair[0], pair[1], causes)))
+            .filter(|(_, arrivals)| arrivals.windows(2).any(|pair| !causes.explain(pair[0], pair[1])))
             .map(|(id, _)| *id)
             .collect();
         Self {
@@ -122,19 +127,34 @@ fn overtakers(places: &[Place], arrivals: &Arrivals) -> Vec<Uuid> {
     let mut latest: HashMap<&str, Instant> = HashMap::new();
     let mut overtakers = Vec::new();
     for place in places {
-        let Some(first) = arrivals.get(&place.id).and_then(|times| times.iter().min()) else { continue };
-        let latest = latest.entry(&place.aggregate_id).or_insert(*first);
-        if first < latest {
+        let Some(first) = arrivals.get(&place.id).and_then(|arrivals| arrivals.iter().map(|arrival| arrival.at).min())
+        else {
+            continue;
+        };
+        let latest = latest.entry(&place.aggregate_id).or_insert(first);
+        if first < *latest {
             overtakers.push(place.id);
         }
-        *latest = (*latest).max(*first);
+        *latest = (*latest).max(first);
     }
     overtakers
 }
 
-/// Whether something was disturbed between the first delivery and the repeated one.
-fn has_cause(first: Instant, second: Instant, causes: &[Instant]) -> bool {
-    causes.iter().any(|at| *at + SLACK >= first && *at <= second)
+/// What may make a relay send an event again that a receiver has accepted.
+#[derive(Clone)]
+struct Causes<'a> {
+    /// When each relay was killed.
+    kills: &'a HashMap<u32, Instant>,
+    /// Crashes of the database, which lose settles, and of the receiver, which lose its answers.
+    others: Vec<Instant>,
+}
+
+impl Causes<'_> {
+    /// Whether the relay that sent the first one died, or something else broke, before the second one came.
+    fn explain(&self, first: Arrival, second: Arrival) -> bool {
+        let between = |at: &Instant| *at + SLACK >= first.at && *at <= second.at;
+        self.kills.get(&first.from).is_some_and(between) || self.others.iter().any(between)
+    }
 }
 
 impl fmt::Display for Verdict {

@@ -19,6 +19,14 @@ impl PostgresStore {
         if let Order::Aggregate(on_failed) = ask.order {
             return self.claim_ordered(ask, on_failed).await;
         }
+        let share = ask.bytes / ask.limit.max(1);
+        let ask = self.holds.fitting(ask);
+        let claim = self.claim_unordered(ask).await?;
+        self.holds.weigh(claim.iter().map(|claimed| &**claimed.event()), share);
+        Ok(claim)
+    }
+
+    async fn claim_unordered(&self, ask: Ask) -> Result<Claim, StoreError> {
         let (from, floor) = {
             let floor = lock(&self.floor);
             let from = if self.may_hold(ask.claim_by) { floor.next(Instant::now()) } else { From::Beginning };

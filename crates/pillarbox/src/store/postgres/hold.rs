@@ -5,7 +5,7 @@
 //! moment later by itself: no transaction is open for long, whatever a destination does. It knows no sinks.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use super::pinned::Pinned;
 use super::settle::Fence;
 use super::{PostgresStore, SQL, database};
 use crate::error::StoreError;
+use crate::event::StoredEvent;
 use crate::store::{Ask, Claim, Claimed, Settlement, Ticket};
 
 /// The longest that a transaction is kept open for answers.
@@ -31,6 +32,8 @@ const FIRST_PENALTY: Duration = Duration::from_secs(1);
 const LONGEST_PENALTY: Duration = Duration::from_secs(30);
 /// At most so many transactions are open at once, and at most a third of the pool's connections.
 const MOST: usize = 4;
+/// A claim asks for at least so many events, however large the last ones were.
+const LEAST: usize = 16;
 /// How many holds are remembered whose transactions broke.
 const REMEMBERED: usize = 64;
 
@@ -57,6 +60,8 @@ pub(super) struct Holds {
     tempo: Mutex<Tempo>,
     /// Whether no payload of the last claim was larger than its share of what a claim may have.
     pub(super) light: AtomicBool,
+    /// The bytes of a typical payload of the last claim, where payloads are large.
+    typical: AtomicUsize,
 }
 
 /// One claim that is held by locks.
@@ -116,6 +121,7 @@ impl Holds {
             broken: Mutex::default(),
             tempo: Mutex::new(Tempo { typical: LONGEST, penalty: Duration::ZERO, leases_until: None }),
             light: AtomicBool::new(true),
+            typical: AtomicUsize::new(0),
         }
     }
 
@@ -134,6 +140,26 @@ impl Holds {
         let most = MOST.min(self.pool.connections().most() / 3);
         let slow = lock(&self.tempo).leases_until.is_some_and(|until| until > Instant::now());
         !slow && lock(&self.open).len() < most
+    }
+
+    /// Asks for no more events than will fit. A statement that claims unpacks each compressed payload to learn its size, and
+    /// of five hundred large ones that takes a second.
+    pub(super) fn fitting(&self, ask: Ask) -> Ask {
+        match self.typical.load(Ordering::Relaxed) {
+            0 => ask,
+            typical => {
+                Ask { limit: (ask.bytes / typical).saturating_mul(2).clamp(LEAST.min(ask.limit), ask.limit), ..ask }
+            }
+        }
+    }
+
+    /// Remembers how large payloads are. `share` is the size up to which they are small.
+    pub(super) fn weigh<'a>(&self, events: impl Iterator<Item = &'a StoredEvent>, share: usize) {
+        let (count, bytes) =
+            events.fold((0, 0), |(count, bytes), event| (count + 1, bytes + event.payload.get().len()));
+        if let Some(mean) = bytes.checked_div(count) {
+            self.typical.store(if mean > share { mean } else { 0 }, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn find(&self, token: Uuid) -> Option<Arc<Hold>> {
