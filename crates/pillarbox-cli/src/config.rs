@@ -5,19 +5,18 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use pillarbox::{Pattern, RelaySettings, Route};
+use pillarbox_sinks::DestinationSettings;
+use pillarbox_sinks::celery::{BROKER_VARIABLE, KIND as CELERY};
+pub(crate) use pillarbox_sinks::config::{ConfigError, duration, suggestion};
+use pillarbox_sinks::config::{Report, Section};
 
 use self::admin::AdminSettings;
 use self::database::Database;
-use self::destination::{BROKER_VARIABLE, DestinationSettings, Kind, Shared};
 pub(crate) use self::environment::Environment;
 pub(crate) use self::log::LogFormat;
 use self::metrics::MetricsSettings;
-use self::report::Report;
-pub(crate) use self::report::{ConfigError, suggestion};
-use self::section::Section;
 use self::source::{SourceKind, SourceSettings};
 use self::tracing::TracingSettings;
-pub(crate) use self::value::duration;
 
 pub(crate) mod admin;
 pub(crate) mod database;
@@ -27,14 +26,10 @@ mod log;
 pub(crate) mod metrics;
 pub(crate) mod network;
 mod relay;
-mod report;
 mod route;
-mod secret;
-mod section;
 pub(crate) mod show;
 pub(crate) mod source;
 pub(crate) mod tracing;
-mod value;
 
 /// The commented configuration with every key at its default: the documentation of the keys.
 pub(crate) const DEFAULT_FILE: &str = include_str!("../pillarbox.default.toml");
@@ -68,7 +63,11 @@ impl Settings {
             Err(error) if asked_for.is_none() && error.kind() == ErrorKind::NotFound => {
                 Self::parse("", None, environment)
             }
-            Err(error) => Err(ConfigError::unreadable(path, &error)),
+            Err(error) => {
+                let file = path.display();
+                let what = format!("{file}: the configuration cannot be read: {error}; check --config");
+                Err(ConfigError::new(what))
+            }
         }
     }
 
@@ -76,15 +75,14 @@ impl Settings {
     pub(crate) fn parse(text: &str, file: Option<&Path>, environment: &Environment) -> Result<Self, ConfigError> {
         let table = text.parse().map_err(|error| ConfigError::syntax(file, text, &error))?;
         let report = Report::new(file);
-        let mut top = Section::new(String::new(), table, &report);
+        let mut top = Section::new("", table, &report);
         let database = Database::lower(top.overridable("database", environment), environment);
         let source = source::lower(top.overridable("source", environment));
         let (relay, liveness_file) = relay::lower(top.overridable("relay", environment), source.kind);
         let metrics = metrics::lower(top.overridable("metrics", environment), source.kind);
         let tracing = tracing::lower(top.overridable("tracing", environment), environment);
         let log = log::lower(top.overridable("log", environment));
-        let shared = Shared { relay: &relay, environment };
-        let destinations = destination::lower(top.section("destinations"), &shared, &report);
+        let destinations = destination::registry().read(top.section("destinations"), &relay, environment);
         let mut routes = route::lower(top.sections("routes"), &destinations);
         if routes.is_empty() {
             routes.extend(implied_route(source.kind, &destinations));
@@ -103,7 +101,7 @@ impl Settings {
         if self.source.kind == SourceKind::OutboxEvent || !self.routes.is_empty() {
             return Ok(());
         }
-        let brokers = self.destinations.iter().filter(|destination| destination.kind() == Kind::Celery).count();
+        let brokers = self.destinations.iter().filter(|destination| destination.kind() == CELERY).count();
         Err(ConfigError::new(match brokers {
             0 => format!(
                 "there is no destination of kind \"celery\" for the tasks of django-celery-outbox; add [destinations.celery] \
@@ -118,7 +116,7 @@ impl Settings {
 
 /// With one broker and no routes it is plain where Celery's tasks go.
 fn implied_route(source: SourceKind, destinations: &[DestinationSettings]) -> Option<Route> {
-    let mut brokers = destinations.iter().filter(|destination| destination.kind() == Kind::Celery);
+    let mut brokers = destinations.iter().filter(|destination| destination.kind() == CELERY);
     let (Some(only), None) = (brokers.next(), brokers.next()) else { return None };
     let aggregates = match source {
         SourceKind::DjangoCeleryOutbox => "*",

@@ -1,10 +1,12 @@
 //! Send to Celery: messages that unmodified Celery workers run, on RabbitMQ or on Redis.
 //!
 //! The way of a message: `message` completes what was recorded, or makes a task of a plain event; `route` says where it
-//! goes, `moment` what depends on when it is sent; `amqp` and `redis` write and send it, each to its kind of broker.
+//! goes, `moment` what depends on when it is sent; `amqp` and `redis` write and send it, each to its kind of broker. `keys` reads the
+//! configuration.
 
 mod amqp;
 mod broker;
+mod keys;
 mod message;
 mod moment;
 mod redis;
@@ -19,6 +21,7 @@ use pillarbox::{Message, SendError, Sink};
 
 use self::amqp::{Amqp, AmqpSettings};
 use self::broker::Broker;
+pub use self::keys::{BROKER_VARIABLE, Celery, CeleryTarget, KIND};
 use self::redis::Redis;
 use self::route::Routing;
 pub use self::settings::{CeleryError, CeleryQueue, CeleryRoute, CelerySettings, QueueType};

@@ -1,12 +1,13 @@
 //! Send over HTTP: one POST per event, signed as Standard Webhooks say, and what the receiver's answer means for it.
 //!
 //! The way of a message: `request` writes it, `signature` signs it, `answer` judges what came back, `failure`
-//! says what was wrong when nothing did. `address` keeps the sink away from private networks, `tls` from strangers.
+//! says what was wrong when nothing did. `keys` reads the configuration. `address` keeps the sink away from private networks, `tls` from strangers.
 
 mod address;
 mod answer;
 mod envelope;
 mod failure;
+mod keys;
 mod request;
 mod settings;
 mod signature;
@@ -23,8 +24,8 @@ use reqwest::Url;
 use self::address::PublicOnly;
 use self::answer::Answers;
 use self::failure::Failures;
+pub use self::keys::Http;
 use self::request::Requests;
-pub use self::request::sends_event_header;
 pub use self::settings::{HttpError, HttpMode, HttpSettings};
 
 /// Idle connections are closed before the 60 seconds after which common load balancers drop them without a word.

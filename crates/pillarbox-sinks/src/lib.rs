@@ -1,10 +1,24 @@
-//! Destinations with clients of their own. A sink talks to its system and says what came of it; it knows no store, reads
-//! no file and no environment, and leaves concurrency, breaker and retry to the relay.
+//! Destinations with clients of their own. A sink talks to its system and returns the outcome; it knows no store, reads no
+//! file and no environment, and leaves concurrency, breaker and retry to the relay.
+//!
+//! Each kind of destination is a module and a feature of the same name: `http`, `celery`. No feature is enabled by default:
+//! each brings a client with dozens of crates, and an application names the ones that it sends to. `kind = "discard"` needs
+//! no feature, and `all` enables every kind.
+//!
+//! An application builds a sink from its settings in code, or reads destinations from TOML through a [`Registry`], which
+//! also takes kinds of the application's own.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+#[cfg(feature = "celery")]
 pub mod celery;
+pub mod config;
+pub mod discard;
+#[cfg(feature = "http")]
 pub mod http;
+pub mod redact;
+pub mod registry;
 mod secret;
 
+pub use registry::{DestinationSettings, Registry};
 pub use secret::Secret;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use pillarbox::store::{AuditView, DeadLetters, EventView, Inspect, Minute, Page, RelayView, Turn};
 use pillarbox::{Routes, StoreError};
+use pillarbox_sinks::DestinationSettings;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
@@ -18,7 +19,6 @@ use self::jobs::Jobs;
 use self::story::EventShown;
 pub(crate) use self::wanted::Wanted;
 use crate::config::Settings;
-use crate::config::destination::DestinationSettings;
 use crate::mask::Mask;
 
 mod acting;

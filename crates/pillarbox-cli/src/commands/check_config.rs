@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::Session;
 use crate::config::admin::Listen;
-use crate::config::destination::Kind;
+use crate::config::destination::{build, registry};
 use crate::config::source::{DJANGO_CELERY_OUTBOX, SourceKind};
 use crate::config::{DEFAULT_FILE, Settings};
 use crate::output::Output;
@@ -30,7 +30,7 @@ pub(crate) fn run(session: &Session) -> anyhow::Result<()> {
     let settings = &session.settings;
     settings.check_source()?;
     for destination in &settings.destinations {
-        destination.build(&session.environment, &settings.admin.mask)?;
+        build(destination, &session.environment, &settings.admin.mask)?;
     }
     for user in &settings.admin.users {
         user.credentials(&session.environment)?;
@@ -102,13 +102,14 @@ pub(super) fn remarks(settings: &Settings) -> Vec<String> {
 /// Returns a warning for each setting by which events are marked delivered without being sent.
 pub(super) fn discarded(settings: &Settings) -> Vec<String> {
     let is_used = |name: &String| settings.routes.iter().any(|route| route.to.contains(name));
-    let discarding = settings.destinations.iter().filter(|one| one.kind() == Kind::Discard && is_used(&one.name));
+    let discarding = settings.destinations.iter().filter(|one| one.is_dry_run() && is_used(&one.name));
     let mut warnings: Vec<String> = discarding
         .map(|destination| {
             format!(
-                "destination {:?} discards events: it marks them delivered and sends nothing; set its kind to \"http\" or \
-                 \"celery\" unless this is a dry run",
-                destination.name
+                "destination {:?} discards events: it marks them delivered and sends nothing; set its kind to {} unless this \
+                 is a dry run",
+                destination.name,
+                registry().sending()
             )
         })
         .collect();

@@ -63,7 +63,7 @@ async fn list(inspect: &dyn Inspect, session: &Session) -> anyhow::Result<()> {
     let configured = session.settings.destinations.iter().map(|destination| {
         let pause = pauses.iter().find(|pause| pause.destination == destination.name);
         json!({
-            "name": destination.name, "kind": destination.kind().name(), "paused_in_configuration": destination.paused,
+            "name": destination.name, "kind": destination.kind(), "paused_in_configuration": destination.paused,
             "down": lanes_of(&lanes, &destination.name).any(|lane| lane.down),
             "paused_at": pause.map(|pause| pause.paused_at), "paused_by": pause.map(|pause| &pause.paused_by),
         })
@@ -80,7 +80,7 @@ async fn list(inspect: &dyn Inspect, session: &Session) -> anyhow::Result<()> {
                 None if destination.paused => "paused in the configuration".to_owned(),
                 None => found(lanes_of(&lanes, &destination.name)),
             };
-            table.row([destination.name.clone(), destination.kind().name().to_owned(), state]);
+            table.row([destination.name.clone(), destination.kind().to_owned(), state]);
         }
         table.render()
     })?;

@@ -7,6 +7,7 @@ use pillarbox::store::{Finding, Level};
 use super::Session;
 use super::check_config::remarks;
 use crate::config::Settings;
+use crate::config::destination::build;
 use crate::store::Opened;
 
 pub(crate) async fn run(session: &Session) -> anyhow::Result<ExitCode> {
@@ -36,7 +37,7 @@ fn leases(settings: &Settings) -> Option<Finding> {
 async fn destinations(session: &Session) -> Vec<Finding> {
     let asked = session.settings.destinations.iter().map(async |destination| {
         let name = &destination.name;
-        let answer = match destination.build(&session.environment, &session.settings.admin.mask) {
+        let answer = match build(destination, &session.environment, &session.settings.admin.mask) {
             Ok(built) => built.reach().await.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };

@@ -15,6 +15,7 @@ use super::check_config::remarks;
 use crate::admin::desk::Desk;
 use crate::admin::{self, Insistence};
 use crate::config::admin::Listen;
+use crate::config::destination;
 use crate::observers::depth::Counting;
 use crate::observers::liveness::Liveness;
 use crate::observers::prometheus::Prometheus;
@@ -78,7 +79,7 @@ pub(super) fn build(session: &Session, source: &Source) -> anyhow::Result<RelayB
     settings.check_source()?;
     let mut builder = Relay::builder(source.store()).settings(settings.relay.clone());
     for destination in &settings.destinations {
-        builder = builder.destination(destination.build(&session.environment, &settings.admin.mask)?);
+        builder = builder.destination(destination::build(destination, &session.environment, &settings.admin.mask)?);
     }
     for route in &settings.routes {
         builder = builder.route(route.clone());

@@ -7,14 +7,11 @@ use std::path::PathBuf;
 use argon2::Params;
 use argon2::password_hash::phc::PasswordHash;
 use pillarbox_sinks::Secret;
+use pillarbox_sinks::config::{ConfigError, FromConfig, SecretRef, Section};
 use toml::Value;
 
 use super::environment::Environment;
 use super::network::Networks;
-use super::report::ConfigError;
-use super::secret::SecretRef;
-use super::section::Section;
-use super::value::FromConfig;
 use crate::mask::Mask;
 
 /// Where the admin is served when nobody says otherwise.

@@ -5,12 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pillarbox::store::postgres::PostgresSettings;
-use pillarbox_sinks::Secret;
+use pillarbox_sinks::config::{SecretRef, Section, some_time};
+use pillarbox_sinks::{Secret, redact};
 
 use super::environment::Environment;
-use super::secret::SecretRef;
-use super::section::Section;
-use super::value::some_time;
 
 /// What is used when nothing is configured.
 const DEFAULT_URL: &str = "sqlite://pillarbox.db";
@@ -61,7 +59,7 @@ impl Database {
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Sqlite { path } => format!("sqlite://{}", path.display()),
-            Self::Postgres { url, .. } => without_password(url.expose()),
+            Self::Postgres { url, .. } => redact::without_password(url.expose()),
         }
     }
 
@@ -135,28 +133,6 @@ fn check_schema(name: &str) -> Result<(), String> {
     } else {
         Err(format!("is {name:?}, but must be letters, digits and underscores, not start with a digit, at most 63"))
     }
-}
-
-/// Rather hides too much than too little: everything between the first colon and the last `@`, and passwords that are
-/// given as parameters.
-fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return "***".to_owned() };
-    let shown = match rest.rsplit_once('@') {
-        Some((user, host)) => match user.split_once(':') {
-            Some((name, _)) => format!("{name}:***@{host}"),
-            None => format!("{user}@{host}"),
-        },
-        None => rest.to_owned(),
-    };
-    let Some((place, parameters)) = shown.split_once('?') else { return format!("{scheme}://{shown}") };
-    let hidden: Vec<String> = parameters
-        .split('&')
-        .map(|parameter| match parameter.split_once('=') {
-            Some((name, _)) if name.to_lowercase().contains("password") => format!("{name}=***"),
-            _ => parameter.to_owned(),
-        })
-        .collect();
-    format!("{scheme}://{place}?{}", hidden.join("&"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,10 @@
 //! The environment, read once. It holds secrets, so it has no `Debug`.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use pillarbox_sinks::config::Resolver;
 
 /// The variables of the process, or those of a test, and the flags of the command line that stand for some of them.
 #[derive(Default)]
@@ -23,18 +27,27 @@ impl Environment {
         self.flags.insert(variable, (flag, value));
     }
 
-    /// What a flag says in place of this variable, and the flag.
-    pub(crate) fn flagged(&self, variable: &str) -> Option<(&'static str, &str)> {
-        self.flags.get(variable).map(|(flag, value)| (*flag, value.as_str()))
-    }
-
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }
+}
 
-    /// The names that begin so.
-    pub(crate) fn names<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
-        self.variables.keys().map(String::as_str).filter(move |name| name.starts_with(prefix))
+/// The one place where secrets and certificates are read from files.
+impl Resolver for Environment {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.get(name).map(str::to_owned)
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        std::fs::read(path)
+    }
+
+    fn flag(&self, variable: &str) -> Option<(String, String)> {
+        self.flags.get(variable).map(|(flag, value)| ((*flag).to_owned(), value.clone()))
+    }
+
+    fn names(&self, prefix: &str) -> Vec<String> {
+        self.variables.keys().filter(|name| name.starts_with(prefix)).cloned().collect()
     }
 }
 

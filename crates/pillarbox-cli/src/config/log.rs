@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use pillarbox_sinks::config::Section;
+
 use super::environment::Environment;
-use super::section::Section;
 
 pub(super) const FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
 

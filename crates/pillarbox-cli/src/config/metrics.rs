@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::section::Section;
+use pillarbox_sinks::config::{Section, some_time};
+
 use super::source::SourceKind;
-use super::value::some_time;
 
 const EVERY: Duration = Duration::from_secs(5);
 

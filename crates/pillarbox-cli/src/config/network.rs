@@ -4,9 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use pillarbox_sinks::config::FromConfig;
 use toml::Value;
-
-use super::value::FromConfig;
 
 /// A network, or a single address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,10 +6,9 @@ use std::time::Duration;
 use pillarbox::relay::BreakerSettings;
 use pillarbox::store::Retention;
 use pillarbox::{ClaimBy, OnDelivered, OnFailed, Order, RelaySettings, RetryPolicy, Unrouted};
+use pillarbox_sinks::config::{Section, Size, positive, some_bytes, some_time};
 
-use super::section::Section;
 use super::source::SourceKind;
-use super::value::{Size, positive, some_bytes, some_time};
 
 pub(super) const ON_DELIVERED: [(&str, OnDelivered); 2] =
     [("keep", OnDelivered::Keep), ("delete", OnDelivered::Delete)];

@@ -1,10 +1,8 @@
 //! `[[routes]]`: which events go where. The first that matches decides.
 
 use pillarbox::{Pattern, Route};
-
-use super::destination::DestinationSettings;
-use super::report::suggestion;
-use super::section::Section;
+use pillarbox_sinks::DestinationSettings;
+use pillarbox_sinks::config::{Section, suggestion};
 
 pub(super) fn lower(sections: Vec<Section<'_>>, destinations: &[DestinationSettings]) -> Vec<Route> {
     sections.into_iter().map(|section| lower_one(section, destinations)).collect()

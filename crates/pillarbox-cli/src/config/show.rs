@@ -2,25 +2,23 @@
 
 use std::fmt;
 use std::path::Path;
-use std::time::Duration;
 
-use pillarbox_sinks::celery::{CeleryQueue, CeleryRoute};
+use pillarbox_sinks::config::Size;
+use pillarbox_sinks::config::shown::{Key, chosen, duration, hidden, number, table, text};
+use pillarbox_sinks::{DestinationSettings, redact};
 use serde_json::Map;
 use toml::Value;
 
 use super::Settings;
 use super::admin::{ROLES, UserSettings};
-use super::destination::{CeleryKeys, DestinationSettings, FORMATS, Format, HttpKeys, KINDS, QUEUE_TYPES, Target};
 use super::log::FORMATS as LOG_FORMATS;
 use super::relay::{CLAIM_BY, ON_DELIVERED, ON_FAILED, ORDER, Ordered, UNROUTED};
-use super::secret::SecretRef;
 use super::source::KINDS as SOURCES;
-use super::value::Size;
 
 /// A table as it would stand in the file.
 pub(crate) struct Shown {
     place: Place,
-    keys: Vec<(&'static str, Value)>,
+    keys: Vec<Key>,
 }
 
 enum Place {
@@ -173,7 +171,9 @@ impl Settings {
             ("service_name", tracing.service_name.as_ref().map_or_else(by_variable, text)),
             ("sample", tracing.sample.map_or_else(by_variable, Value::Float)),
         ];
-        keys.extend(tracing.endpoint.as_ref().map(|endpoint| ("endpoint", text(shown_url(&endpoint.url)))));
+        keys.extend(
+            tracing.endpoint.as_ref().map(|endpoint| ("endpoint", text(endpoint.url.shown_url(redact::without_login)))),
+        );
         keys.extend(tracing.ca_file.as_ref().map(|path| ("ca_file", text(path.display().to_string()))));
         Shown { place: Place::Section("tracing"), keys }
     }
@@ -201,156 +201,8 @@ fn shown_user(user: &UserSettings) -> Value {
     table(keys)
 }
 
-/// A request to an HTTP receiver, without what lets somebody in.
-pub(crate) struct ShownRequest {
-    pub(crate) url: String,
-    pub(crate) cloud_events: bool,
-    pub(crate) signed: bool,
-    /// Names, and what a shell puts in place of their values.
-    pub(crate) secret_headers: Vec<(String, String)>,
-}
-
-impl DestinationSettings {
-    /// Where it is, for whoever may look: of a URL only scheme, host and port, because its path is often its password.
-    pub(crate) fn shown_address(&self) -> Option<String> {
-        match &self.to {
-            Target::Http(keys) => keys.url.as_ref().map(origin),
-            Target::Celery(keys) => keys.broker.as_ref().map(origin),
-            Target::Discard => None,
-        }
-    }
-
-    /// `None` when it does not speak HTTP.
-    pub(crate) fn shown_request(&self) -> Option<ShownRequest> {
-        let Target::Http(keys) = &self.to else { return None };
-        let bearer =
-            keys.bearer.as_ref().map(|token| ("authorization".to_owned(), format!("Bearer {}", in_shell(token))));
-        let headers = keys.headers.iter().map(|(name, value)| (name.clone(), in_shell(value)));
-        Some(ShownRequest {
-            url: keys.url.as_ref().map(origin).unwrap_or_default(),
-            cloud_events: keys.format == Format::CloudEvents,
-            signed: !keys.secrets.is_empty(),
-            secret_headers: bearer.into_iter().chain(headers).collect(),
-        })
-    }
-}
-
-/// `https://receiver.example/***`
-fn origin(url: &SecretRef) -> String {
-    let SecretRef::Plain(url) = url else { return url.shown() };
-    let Some((scheme, rest)) = url.expose().split_once("://") else { return "***".to_owned() };
-    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let path = if matches!(path, "" | "/") { path } else { "/***" };
-    format!("{scheme}://{host}{path}")
-}
-
-/// The variable that has it, if that is where it is.
-fn in_shell(secret: &SecretRef) -> String {
-    match secret {
-        SecretRef::Env(name) if is_bare(name) => format!("${name}"),
-        _ => "***".to_owned(),
-    }
-}
-
 fn shown_destination(destination: &DestinationSettings) -> Shown {
-    let mut keys = vec![("kind", chosen(&KINDS, destination.kind()))];
-    match &destination.to {
-        Target::Http(http) => keys.extend(shown_http(http)),
-        Target::Celery(celery) => keys.extend(shown_celery(celery)),
-        Target::Discard => {}
-    }
-    keys.extend(destination.ca_file.as_ref().map(|path| ("ca_file", text(path.display().to_string()))));
-    keys.push(("timeout", duration(destination.timeout)));
-    keys.push(("concurrency", number(destination.concurrency)));
-    keys.extend(destination.rate.map(|rate| ("rate", Value::Float(rate))));
-    keys.push(("paused", Value::Boolean(destination.paused)));
-    Shown { place: Place::Destination(destination.name.clone()), keys }
-}
-
-fn shown_http(http: &HttpKeys) -> Vec<(&'static str, Value)> {
-    let mut keys = Vec::new();
-    keys.extend(http.url.as_ref().map(|url| ("url", text(origin(url)))));
-    keys.push(("secrets", Value::Array(http.secrets.iter().map(hidden).collect())));
-    keys.extend(http.bearer.as_ref().map(|bearer| ("bearer", hidden(bearer))));
-    keys.push(("headers", table(http.headers.iter().map(|(name, value)| (name.as_str(), hidden(value))))));
-    keys.extend(http.connect_timeout.map(|timeout| ("connect_timeout", duration(timeout))));
-    keys.push(("allow_private", Value::Boolean(http.allow_private)));
-    keys.push(("format", chosen(&FORMATS, http.format)));
-    keys
-}
-
-fn shown_celery(celery: &CeleryKeys) -> Vec<(&'static str, Value)> {
-    let settings = &celery.settings;
-    let mut keys = Vec::new();
-    keys.extend(celery.broker.as_ref().map(|broker| ("broker", text(shown_url(broker)))));
-    keys.push(("default_queue", text(&settings.default_queue)));
-    keys.extend(settings.default_exchange.as_ref().map(|name| ("default_exchange", text(name))));
-    keys.push(("default_exchange_type", text(&settings.default_exchange_type)));
-    keys.extend(settings.default_routing_key.as_ref().map(|name| ("default_routing_key", text(name))));
-    keys.push(("queue_type", chosen(&QUEUE_TYPES, settings.queue_type)));
-    keys.push(("declare", Value::Boolean(settings.declare)));
-    keys.extend(settings.task.as_ref().map(|task| ("task", text(task))));
-    keys.push(("key_prefix", text(&settings.key_prefix)));
-    keys.push(("priority_steps", Value::Array(settings.priority_steps.iter().map(|step| number(*step)).collect())));
-    keys.push(("separator", text(&settings.separator)));
-    keys.extend(settings.master_name.as_ref().map(|name| ("master_name", text(name))));
-    keys.extend(celery.sentinel_password.as_ref().map(|password| ("sentinel_password", hidden(password))));
-    keys.push(("queues", table(settings.queues.iter().map(|(name, queue)| (name.as_str(), shown_queue(queue))))));
-    keys.push(("routes", Value::Array(settings.routes.iter().map(shown_celery_route).collect())));
-    keys
-}
-
-fn shown_queue(queue: &CeleryQueue) -> Value {
-    let mut keys = vec![("exchange_type", text(&queue.exchange_type)), ("durable", Value::Boolean(queue.durable))];
-    keys.extend(queue.exchange.as_ref().map(|name| ("exchange", text(name))));
-    keys.extend(queue.routing_key.as_ref().map(|name| ("routing_key", text(name))));
-    keys.extend(Value::try_from(&queue.arguments).ok().map(|arguments| ("arguments", arguments)));
-    table(keys)
-}
-
-fn shown_celery_route(route: &CeleryRoute) -> Value {
-    let mut keys = vec![("tasks", text(route.tasks.as_str()))];
-    keys.extend(route.queue.as_ref().map(|name| ("queue", text(name))));
-    keys.extend(route.exchange.as_ref().map(|name| ("exchange", text(name))));
-    keys.extend(route.routing_key.as_ref().map(|name| ("routing_key", text(name))));
-    keys.extend(route.priority.map(|priority| ("priority", number(priority))));
-    table(keys)
-}
-
-/// Of a URL everything but what stands for a password: rather too little than too much.
-fn shown_url(url: &SecretRef) -> String {
-    let SecretRef::Plain(url) = url else { return url.shown() };
-    let Some((scheme, rest)) = url.expose().split_once("://") else { return "***".to_owned() };
-    let (user, place) = rest.rsplit_once('@').map_or(("", rest), |(_, place)| ("***@", place));
-    match place.split_once('?') {
-        Some((place, _)) => format!("{scheme}://{user}{place}?***"),
-        None => format!("{scheme}://{user}{place}"),
-    }
-}
-
-fn hidden(secret: &SecretRef) -> Value {
-    text(secret.shown())
-}
-
-fn text(text: impl Into<String>) -> Value {
-    Value::String(text.into())
-}
-
-fn number<N: TryInto<i64>>(number: N) -> Value {
-    Value::Integer(number.try_into().unwrap_or(i64::MAX))
-}
-
-fn duration(duration: Duration) -> Value {
-    text(humantime::format_duration(duration).to_string())
-}
-
-fn chosen<T: Copy + PartialEq>(choices: &[(&str, T)], choice: T) -> Value {
-    text(choices.iter().find(|(_, one)| *one == choice).map_or("", |(name, _)| *name))
-}
-
-fn table<'a>(keys: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
-    Value::Table(keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    Shown { place: Place::Destination(destination.name.clone()), keys: destination.shown() }
 }
 
 fn json(value: Value) -> serde_json::Value {

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::{OnDelivered, RelaySettings, RetryPolicy};
-
-use super::section::Section;
-use super::value::some_time;
+use pillarbox_sinks::config::{Section, some_time};
 
 pub(super) const KINDS: [(&str, SourceKind); 2] =
     [("outbox_event", SourceKind::OutboxEvent), (DJANGO_CELERY_OUTBOX, SourceKind::DjangoCeleryOutbox)];

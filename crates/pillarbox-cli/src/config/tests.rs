@@ -268,7 +268,10 @@ fn secrets_are_looked_up_when_they_are_needed_and_never_shown() {
         file.display()
     );
     let settings = parse(&text).unwrap();
-    let problem = settings.destinations[0].build(&Environment::default(), &Mask::default()).err().unwrap().to_string();
+    let problem = destination::build(&settings.destinations[0], &Environment::default(), &Mask::default())
+        .err()
+        .unwrap()
+        .to_string();
     assert_eq!(
         problem,
         "destinations.a.secrets[0] is env:SECRET, but the environment variable SECRET is not set; set it"
@@ -278,14 +281,16 @@ fn secrets_are_looked_up_when_they_are_needed_and_never_shown() {
     assert!(shown.contains("*** (env:SECRET)") && shown.contains("https://a.example/***"), "{shown}");
 
     let environment = Environment::from([("SECRET", "whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg==")]);
-    assert!(settings.destinations[0].build(&environment, &Mask::default()).is_ok());
+    assert!(destination::build(&settings.destinations[0], &environment, &Mask::default()).is_ok());
     let environment = Environment::from([("SECRET", "hunter2!")]);
-    let problem = settings.destinations[0].build(&environment, &Mask::default()).err().unwrap().to_string();
+    let problem =
+        destination::build(&settings.destinations[0], &environment, &Mask::default()).err().unwrap().to_string();
     assert!(problem.starts_with("destinations.a.secrets[0] is not a Standard Webhooks secret"), "{problem}");
     assert!(!problem.contains("hunter2"), "{problem}");
     std::fs::remove_file(&file).unwrap();
     let environment = Environment::from([("SECRET", "whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg==")]);
-    let problem = settings.destinations[0].build(&environment, &Mask::default()).err().unwrap().to_string();
+    let problem =
+        destination::build(&settings.destinations[0], &environment, &Mask::default()).err().unwrap().to_string();
     assert!(problem.starts_with("destinations.a.bearer is file:"), "{problem}");
 }
 

@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use pillarbox_sinks::Secret;
+use pillarbox_sinks::config::{ConfigError, Resolver, SecretRef, Section};
 use pillarbox_sinks::http::HttpSettings;
 
 use super::environment::Environment;
-use super::report::ConfigError;
-use super::secret::SecretRef;
-use super::section::Section;
 
 /// What an exporter of OpenTelemetry adds to the address of a collector.
 const PATH: &str = "/v1/traces";
@@ -110,8 +108,8 @@ impl TracingSettings {
             headers.insert(name.clone(), secret);
         }
         let read = |path: &PathBuf| {
-            std::fs::read(path)
-                .map_err(|error| problem(format!("ca_file is {}, which cannot be read: {error}", path.display())))
+            let read = environment.read(path);
+            read.map_err(|error| problem(format!("ca_file is {}, which cannot be read: {error}", path.display())))
         };
         let ca_file = self.ca_file.as_ref().map(read).transpose()?;
         let http = HttpSettings { allow_private: true, ca_file, ..HttpSettings::new(url) };

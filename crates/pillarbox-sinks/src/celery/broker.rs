@@ -1,7 +1,7 @@
 //! The broker's URL as Celery and kombu read it, which is not quite as the clients would. Pure: nothing is connected to.
 
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
-use reqwest::Url;
+use url::Url;
 
 use super::settings::{CeleryError, CelerySettings};
 
@@ -71,19 +71,6 @@ impl Broker {
             },
         }
     }
-}
-
-/// Schemes, hosts and ports of a broker's URL.
-pub(super) fn redacted(broker: &str) -> String {
-    let shown = |part: &str| match parse_one(part) {
-        Ok(url) => match (url.host_str(), url.port()) {
-            (Some(host), Some(port)) => format!("{}://{host}:{port}", url.scheme()),
-            (Some(host), None) => format!("{}://{host}", url.scheme()),
-            (None, _) => format!("{}://***", url.scheme()),
-        },
-        Err(_) => "***".to_owned(),
-    };
-    broker.split(';').map(|part| shown(part.trim())).collect::<Vec<_>>().join(";")
 }
 
 fn parse_one(text: &str) -> Result<Url, CeleryError> {

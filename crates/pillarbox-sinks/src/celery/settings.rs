@@ -7,8 +7,8 @@ use std::time::Duration;
 use pillarbox::Pattern;
 use serde_json::{Map, Value};
 
-use super::broker::{Broker, redacted};
-use crate::Secret;
+use super::broker::Broker;
+use crate::{Secret, redact};
 
 /// Celery's name for its default queue, and for the exchange and the routing key of it.
 const CELERY: &str = "celery";
@@ -204,7 +204,7 @@ impl CeleryRoute {
 impl fmt::Debug for CelerySettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CelerySettings")
-            .field("broker", &redacted(self.broker.expose()))
+            .field("broker", &redact::origins(self.broker.expose()))
             .field("ca_file", &self.ca_file.as_ref().map(|pem| format!("{} bytes", pem.len())))
             .field("timeout", &self.timeout)
             .field("default_queue", &self.default_queue)

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use std::fmt::{self, Display};
 
 use chrono::{DateTime, Utc};
-use pillarbox::{Message, StoredEvent};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::settings::HttpError;
+use crate::registry::EventParts;
 
 #[derive(Serialize)]
 struct Envelope<'a> {
@@ -32,7 +32,7 @@ struct Envelope<'a> {
 }
 
 /// `Order/42`
-struct Subject<'a>(&'a StoredEvent);
+struct Subject<'a>(&'a EventParts<'a>);
 
 impl Display for Subject<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,21 +46,25 @@ impl Serialize for Subject<'_> {
     }
 }
 
-/// The envelope's JSON, with the payload as it is.
-pub(super) fn write(event: &Message, source: &str) -> Result<Vec<u8>, serde_json::Error> {
+/// Writes the envelope's JSON, with the payload as it is. `traceparent` is the span that the receiver is told.
+pub(super) fn write(
+    event: &EventParts<'_>,
+    traceparent: Option<Cow<'_, str>>,
+    source: &str,
+) -> Result<Vec<u8>, serde_json::Error> {
     serde_json::to_vec(&Envelope {
         specversion: "1.0",
         id: event.id.to_string(),
         source,
-        event_type: &event.event_type,
+        event_type: event.event_type,
         subject: Subject(event),
         time: &event.created_at,
         datacontenttype: "application/json",
-        aggregatetype: &event.aggregate_type,
-        aggregateid: &event.aggregate_id,
-        traceparent: event.traceparent(),
+        aggregatetype: event.aggregate_type,
+        aggregateid: event.aggregate_id,
+        traceparent,
         tracestate: event.headers.get("tracestate"),
-        data: &event.payload,
+        data: event.payload,
     })
 }
 
@@ -75,13 +79,15 @@ pub(super) fn check_source(source: &str) -> Result<(), HttpError> {
 
 #[cfg(test)]
 mod tests {
+    use pillarbox::StoredEvent;
+
     use super::*;
 
     #[test]
     fn the_payload_is_embedded_byte_for_byte() {
         let payload = r#"{"b": 1.10, "a":"\u00e9"}"#;
-        let event = Message::new(StoredEvent::for_tests("order.placed", payload).into(), 1);
-        let text = String::from_utf8(write(&event, "/shop").unwrap()).unwrap();
+        let event = StoredEvent::for_tests("order.placed", payload);
+        let text = String::from_utf8(write(&EventParts::from(&event), None, "/shop").unwrap()).unwrap();
         assert!(text.ends_with(&format!(r#""data":{payload}}}"#)), "{text}");
         assert!(!text.contains("trace"), "{text}");
     }

@@ -15,6 +15,7 @@ use super::envelope;
 use super::settings::{HttpError, HttpMode, HttpSettings};
 use super::signature::Keys;
 use crate::Secret;
+use crate::registry::EventParts;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static(pillarbox::trace::TRACEPARENT);
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
@@ -82,9 +83,12 @@ impl Requests {
     fn body(&self, message: &Message) -> Result<Bytes, SendError> {
         match &self.mode {
             HttpMode::Payload => Ok(Bytes::from_owner(Payload(message.clone()))),
-            HttpMode::CloudEvents { source } => envelope::write(message, source).map(Bytes::from).map_err(|error| {
-                SendError::reject(format_args!("the event cannot be written as a CloudEvents envelope: {error}"))
-            }),
+            HttpMode::CloudEvents { source } => {
+                let written = envelope::write(&EventParts::from(&**message), message.traceparent(), source);
+                written.map(Bytes::from).map_err(|error| {
+                    SendError::reject(format_args!("the event cannot be written as a CloudEvents envelope: {error}"))
+                })
+            }
         }
     }
 
@@ -103,11 +107,54 @@ impl Requests {
         }
         headers.insert(WEBHOOK_ID, value(id)?);
         headers.insert(WEBHOOK_TIMESTAMP, value(timestamp)?);
-        headers.insert(EVENT_TYPE, value(encoded(&message.event_type))?);
-        headers.insert(AGGREGATE_TYPE, value(encoded(&message.aggregate_type))?);
-        headers.insert(AGGREGATE_ID, value(encoded(&message.aggregate_id))?);
+        for (name, text) in names(&EventParts::from(&**message)) {
+            headers.insert(name, value(text)?);
+        }
         headers.insert(ATTEMPT, HeaderValue::from(message.attempt()));
         Ok(headers)
+    }
+}
+
+/// The headers that name the event.
+fn names<'a>(event: &EventParts<'a>) -> [(HeaderName, Cow<'a, str>); 3] {
+    [
+        (EVENT_TYPE, encoded(event.event_type)),
+        (AGGREGATE_TYPE, encoded(event.aggregate_type)),
+        (AGGREGATE_ID, encoded(event.aggregate_id)),
+    ]
+}
+
+/// The headers and the body of an event's request, for people: without secrets, and without headers that are other at each
+/// attempt.
+pub(super) fn shown(
+    event: &EventParts<'_>,
+    mode: &HttpMode,
+    configured: &[(String, String)],
+) -> Option<(Vec<(String, String)>, String)> {
+    let body = match mode {
+        HttpMode::Payload => event.payload.get().to_owned(),
+        HttpMode::CloudEvents { source } => {
+            let traceparent = event.headers.get(pillarbox::trace::TRACEPARENT).map(|text| text.as_str().into());
+            String::from_utf8(envelope::write(event, traceparent, source).ok()?).ok()?
+        }
+    };
+    let mut headers =
+        vec![(CONTENT_TYPE.to_string(), content_type(mode).to_owned()), (WEBHOOK_ID.to_string(), event.id.to_string())];
+    headers.extend(names(event).map(|(name, text)| (name.to_string(), text.into_owned())));
+    let is_configured = |name: &str| configured.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+    for (name, text) in event.headers {
+        // Control characters that could be sent are nothing for a terminal.
+        if event_header(name, text).is_ok() && !is_configured(name) && !text.contains(char::is_control) {
+            headers.push((name.clone(), text.clone()));
+        }
+    }
+    Some((headers, body))
+}
+
+fn content_type(mode: &HttpMode) -> &'static str {
+    match mode {
+        HttpMode::Payload => "application/json",
+        HttpMode::CloudEvents { .. } => "application/cloudevents+json",
     }
 }
 
@@ -125,12 +172,8 @@ fn unix_seconds() -> u64 {
 }
 
 fn configured_headers(settings: &HttpSettings) -> Result<Vec<(HeaderName, HeaderValue)>, HttpError> {
-    let content_type = match settings.mode {
-        HttpMode::Payload => "application/json",
-        HttpMode::CloudEvents { .. } => "application/cloudevents+json",
-    };
     let mut headers = vec![
-        (CONTENT_TYPE, HeaderValue::from_static(content_type)),
+        (CONTENT_TYPE, HeaderValue::from_static(content_type(&settings.mode))),
         (USER_AGENT, HeaderValue::from_static(concat!("pillarbox/", env!("CARGO_PKG_VERSION")))),
     ];
     if let Some(token) = &settings.bearer {
@@ -179,12 +222,6 @@ fn insert_event_headers(headers: &mut HeaderMap, event: &StoredEvent) {
             Err(reason) => tracing::debug!(event = %event.id, header = name, reason, "an event's header is not sent"),
         }
     }
-}
-
-/// Whether a header of an event's own is sent: for those who show what a request looks like.
-#[must_use]
-pub fn sends_event_header(name: &str, text: &str) -> bool {
-    event_header(name, text).is_ok()
 }
 
 fn event_header(name: &str, text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {

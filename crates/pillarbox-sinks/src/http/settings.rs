@@ -8,7 +8,7 @@ use std::time::Duration;
 use reqwest::Url;
 
 use super::address;
-use crate::Secret;
+use crate::{Secret, redact};
 
 /// What stands in the body of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -102,10 +102,8 @@ fn literal_address(url: &Url) -> Option<IpAddr> {
 
 impl fmt::Debug for HttpSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A receiver's path and query are often its password.
-        let receiver = Url::parse(&self.url).map(|url| url.origin().ascii_serialization());
         f.debug_struct("HttpSettings")
-            .field("url", &receiver.as_deref().unwrap_or("***"))
+            .field("url", &redact::origin(&self.url))
             .field("secrets", &self.secrets)
             .field("bearer", &self.bearer)
             .field("headers", &self.headers)

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use pillarbox::store::{LaneView, Minute, PausedView, RelayView};
+use pillarbox_sinks::DestinationSettings;
 use uuid::Uuid;
 
 use super::figures::Figures;
 use super::{Desk, DeskError, ago};
-use crate::config::destination::DestinationSettings;
 
 /// One of them.
 #[derive(Debug, Default)]
@@ -122,7 +122,7 @@ impl Desk {
     fn configured(&self, destination: &DestinationSettings) -> Configured {
         let routes = self.routes.iter().filter(|route| route.to.contains(&destination.name));
         Configured {
-            kind: destination.kind().name(),
+            kind: destination.kind(),
             address: destination.shown_address(),
             timeout: destination.timeout,
             concurrency: destination.concurrency,

@@ -3,9 +3,9 @@
 use chrono::{DateTime, Utc};
 use pillarbox::Routes;
 use pillarbox::store::{EventDetail, REPLAY_OF, State};
+use pillarbox_sinks::DestinationSettings;
 
 use super::curl::{self, Command};
-use crate::config::destination::DestinationSettings;
 
 const TRACEPARENT: &str = "traceparent";
 

@@ -1,18 +1,18 @@
 //! Brokers of Celery, and the tables of django-celery-outbox.
 
+use std::any::Any;
+
 use pillarbox::OnDelivered;
-use pillarbox_sinks::celery::QueueType;
+use pillarbox_sinks::celery::{CeleryTarget, QueueType};
 
 use super::*;
 
 const BROKER: &str = "[destinations.celery]\nkind = \"celery\"\nbroker = \"amqp://ann:hunter2@rabbit:5672//\"\n";
 const DJANGO: &str = "[source]\nkind = \"django-celery-outbox\"\n";
 
-fn celery(settings: &Settings) -> &destination::CeleryKeys {
-    match &settings.destinations[0].to {
-        destination::Target::Celery(keys) => keys,
-        other => panic!("{other:?}"),
-    }
+fn celery(settings: &Settings) -> &CeleryTarget {
+    let target: &dyn Any = settings.destinations[0].target();
+    target.downcast_ref().unwrap()
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_broker_has_queues_and_routes_and_its_password_is_not_shown() {
     let shown = format!("{settings:?} {}", settings.shown_json());
     assert!(!shown.contains("hunter2") && shown.contains("amqp://***@rabbit:5672//"), "{shown}");
     assert_eq!(settings.shown_json()["destinations"]["celery"]["queues"]["orders"]["arguments"]["x-max-priority"], 10);
-    assert!(settings.destinations[0].build(&Environment::default(), &Mask::default()).is_ok());
+    assert!(destination::build(&settings.destinations[0], &Environment::default(), &Mask::default()).is_ok());
 }
 
 #[test]
@@ -60,7 +60,9 @@ fn what_is_wrong_with_a_broker_is_told_with_its_key() {
     }
     let built = |broker: &str, environment: &Environment| {
         let settings = parse(&format!("[destinations.a]\nkind = \"celery\"\nbroker = \"{broker}\"")).unwrap();
-        settings.destinations[0].build(environment, &Mask::default()).err().map(|error| error.to_string())
+        destination::build(&settings.destinations[0], environment, &Mask::default())
+            .err()
+            .map(|error| error.to_string())
     };
     let problem = built("kafka://ann:hunter2@host", &Environment::default()).unwrap();
     assert!(problem.starts_with("destinations.a.broker has the scheme \"kafka\""), "{problem}");
@@ -84,7 +86,7 @@ fn without_a_configuration_the_environment_names_the_broker() {
     let environment = Environment::from([("PILLARBOX_BROKER_URL", "redis://:hunter2@localhost/0")]);
     let settings = parse_with("", &environment).unwrap();
     assert_eq!(settings.shown_json()["destinations"]["celery"]["broker"], "*** (env:PILLARBOX_BROKER_URL)");
-    assert!(settings.destinations[0].build(&environment, &Mask::default()).is_ok());
+    assert!(destination::build(&settings.destinations[0], &environment, &Mask::default()).is_ok());
     let settings = parse_with("[destinations.a]\nkind = \"discard\"", &environment).unwrap();
     assert_eq!(settings.destinations.len(), 1, "what is written counts");
 }

@@ -51,7 +51,7 @@ fn everything_said(text: &str) -> String {
     }
     for destination in &settings.destinations {
         said.push_str(&format!("{:?} ", destination.shown_address()));
-        if let Err(error) = destination.build(&environment, &Mask::default()) {
+        if let Err(error) = destination::build(destination, &environment, &Mask::default()) {
             said.push_str(&error.to_string());
         }
     }

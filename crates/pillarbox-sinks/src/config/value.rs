@@ -1,4 +1,4 @@
-//! How values are written: durations as `"30s"`, numbers as numbers, and what is said when they are not.
+//! How values are written: durations as `"30s"`, numbers as numbers; and the errors when they are not.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,11 +6,19 @@ use std::time::Duration;
 
 use toml::Value;
 
-/// A type that a key can have. The error goes on after the key's name, and never shows what may be a secret.
-pub(super) trait FromConfig: Sized {
+/// A type that a key can have.
+pub trait FromConfig: Sized {
+    /// Reads a value of the file.
+    ///
+    /// # Errors
+    /// Says what the value must be. The text continues a sentence that begins with the key's name, and never shows a value
+    /// that may be a secret.
     fn from_toml(value: Value) -> Result<Self, String>;
 
-    /// From a variable of the environment.
+    /// Reads the value of an environment variable or a flag.
+    ///
+    /// # Errors
+    /// As [`FromConfig::from_toml`].
     fn from_text(text: &str) -> Result<Self, String> {
         Self::from_toml(Value::String(text.to_owned()))
     }
@@ -33,8 +41,11 @@ const DURATION: &str = r#"a duration with its unit, like "30s", "5m" or "1h 30m"
 /// Far beyond what anybody waits for, and far below what clocks and databases cannot add to a moment.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// A duration as people write it, in the file and on the command line.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+/// Reads a duration as people write it, in the file and on the command line.
+///
+/// # Errors
+/// Says how a duration is written.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|_| format!("is {text:?}, but must be {DURATION}"))?;
     if duration > LONGEST { Err(format!("is {text:?}, but must be at most 100 years")) } else { Ok(duration) }
 }
@@ -50,7 +61,10 @@ impl FromConfig for Duration {
 
 /// Bytes, written with their unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Size(pub(super) usize);
+pub struct Size(
+    /// The number of bytes.
+    pub usize,
+);
 
 const SIZE: &str = r#"a size with its unit, like "512KiB", "64MiB" or "1GiB""#;
 const UNITS: [(&str, usize); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -131,7 +145,11 @@ impl FromConfig for u8 {
 }
 
 /// A table that is passed on as it is.
-pub(super) struct Json(pub(super) serde_json::Map<String, serde_json::Value>);
+#[derive(Debug, Clone)]
+pub struct Json(
+    /// Its keys.
+    pub serde_json::Map<String, serde_json::Value>,
+);
 
 impl FromConfig for Json {
     fn from_toml(value: Value) -> Result<Self, String> {
@@ -182,17 +200,26 @@ impl<T: FromConfig> FromConfig for BTreeMap<String, T> {
     }
 }
 
-/// For [`super::section::Section::take_checked`]: at least one.
-pub(super) fn positive(number: &usize) -> Result<(), String> {
+/// For [`super::Section::take_checked`]: at least one.
+///
+/// # Errors
+/// When it is 0.
+pub fn positive(number: &usize) -> Result<(), String> {
     if *number == 0 { Err("is 0, but must be at least 1".to_owned()) } else { Ok(()) }
 }
 
-/// For [`super::section::Section::take_checked`]: more than nothing.
-pub(super) fn some_bytes(size: &Size) -> Result<(), String> {
+/// For [`super::Section::take_checked`]: more than no bytes.
+///
+/// # Errors
+/// When it is 0.
+pub fn some_bytes(size: &Size) -> Result<(), String> {
     if size.0 == 0 { Err("is nothing, but must be more".to_owned()) } else { Ok(()) }
 }
 
-/// For [`super::section::Section::take_checked`]: longer than nothing.
-pub(super) fn some_time(duration: &Duration) -> Result<(), String> {
+/// For [`super::Section::take_checked`]: longer than no time.
+///
+/// # Errors
+/// When it is 0.
+pub fn some_time(duration: &Duration) -> Result<(), String> {
     if duration.is_zero() { Err("is 0s, but must be longer".to_owned()) } else { Ok(()) }
 }

@@ -1,0 +1,40 @@
+//! Discard: marks events as delivered and sends nothing, for dry runs and for measuring.
+
+use std::sync::Arc;
+
+use pillarbox::{Sink, sink};
+
+use crate::config::shown::Key;
+use crate::config::{ConfigError, Section};
+use crate::registry::{Build, Kind, Target};
+
+/// As the configuration has it.
+pub const KIND: &str = "discard";
+
+/// `kind = "discard"`, which is also its own target: it has no keys.
+#[derive(Debug, Clone, Copy)]
+pub struct Discard;
+
+impl Kind for Discard {
+    fn name(&self) -> &'static str {
+        KIND
+    }
+
+    fn read(&self, _section: &mut Section<'_>) -> Arc<dyn Target> {
+        Arc::new(Self)
+    }
+
+    fn is_dry_run(&self) -> bool {
+        true
+    }
+}
+
+impl Target for Discard {
+    fn shown(&self) -> Vec<Key> {
+        Vec::new()
+    }
+
+    fn sink(&self, _build: &Build<'_>) -> Result<Arc<dyn Sink>, ConfigError> {
+        Ok(Arc::new(sink::Discard))
+    }
+}

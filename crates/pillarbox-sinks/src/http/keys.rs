@@ -1,0 +1,122 @@
+//! The keys of a destination of kind "http": where to POST to, and how.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pillarbox::Sink;
+use toml::Value;
+
+use super::request;
+use super::settings::{HttpMode, HttpSettings};
+use crate::Secret;
+use crate::config::shown::{Key, chosen, duration, hidden, table, text};
+use crate::config::{ConfigError, SecretRef, Section, some_time};
+use crate::http::HttpSink;
+use crate::redact;
+use crate::registry::{Build, EventParts, Kind, ShownRequest, Target};
+
+const FORMATS: [(&str, Format); 2] = [("payload", Format::Payload), ("cloudevents", Format::CloudEvents)];
+
+/// `kind = "http"`
+#[derive(Debug, Clone, Copy)]
+pub struct Http;
+
+/// What stands in the body, as the configuration names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Payload,
+    CloudEvents,
+}
+
+impl Format {
+    fn mode(self) -> HttpMode {
+        match self {
+            Self::Payload => HttpMode::Payload,
+            Self::CloudEvents => HttpMode::cloud_events(),
+        }
+    }
+}
+
+/// An HTTP receiver, as it was written; the secrets are looked up when the sink is built.
+#[derive(Debug, Clone)]
+struct HttpTarget {
+    url: Option<SecretRef>,
+    secrets: Vec<SecretRef>,
+    bearer: Option<SecretRef>,
+    headers: BTreeMap<String, SecretRef>,
+    connect_timeout: Option<Duration>,
+    allow_private: bool,
+    format: Format,
+}
+
+impl Kind for Http {
+    fn name(&self) -> &'static str {
+        "http"
+    }
+
+    fn read(&self, section: &mut Section<'_>) -> Arc<dyn Target> {
+        let default = HttpSettings::new("");
+        Arc::new(HttpTarget {
+            url: section.require("url", "write where to POST to, like \"https://receiver.example/events\""),
+            secrets: section.take("secrets").unwrap_or_default(),
+            bearer: section.take("bearer"),
+            headers: section.take("headers").unwrap_or_default(),
+            connect_timeout: section.take_checked("connect_timeout", some_time),
+            allow_private: section.take("allow_private").unwrap_or(default.allow_private),
+            format: section.choose("format", &FORMATS).unwrap_or(Format::Payload),
+        })
+    }
+}
+
+impl Target for HttpTarget {
+    fn shown(&self) -> Vec<Key> {
+        let mut keys = Vec::new();
+        keys.extend(self.address().map(|url| ("url", text(url))));
+        keys.push(("secrets", Value::Array(self.secrets.iter().map(hidden).collect())));
+        keys.extend(self.bearer.as_ref().map(|bearer| ("bearer", hidden(bearer))));
+        keys.push(("headers", table(self.headers.iter().map(|(name, value)| (name.as_str(), hidden(value))))));
+        keys.extend(self.connect_timeout.map(|timeout| ("connect_timeout", duration(timeout))));
+        keys.push(("allow_private", Value::Boolean(self.allow_private)));
+        keys.push(("format", chosen(&FORMATS, self.format)));
+        keys
+    }
+
+    fn address(&self) -> Option<String> {
+        self.url.as_ref().map(|url| url.shown_url(redact::origin))
+    }
+
+    fn sink(&self, build: &Build<'_>) -> Result<Arc<dyn Sink>, ConfigError> {
+        let url = build.optional_secret("url", self.url.as_ref())?;
+        let mut secrets = Vec::with_capacity(self.secrets.len());
+        for (position, given) in self.secrets.iter().enumerate() {
+            secrets.push(build.secret(&format!("secrets[{position}]"), given)?);
+        }
+        let mut headers = BTreeMap::new();
+        for (name, given) in &self.headers {
+            headers.insert(name.clone(), build.secret(&format!("headers.{name}"), given)?);
+        }
+        let settings = HttpSettings {
+            secrets,
+            headers,
+            bearer: build.optional_secret("bearer", self.bearer.as_ref())?,
+            mode: self.format.mode(),
+            timeout: build.timeout(),
+            connect_timeout: self.connect_timeout,
+            allow_private: self.allow_private,
+            ca_file: build.authorities()?,
+            ..HttpSettings::new(url.as_ref().map_or("", Secret::expose))
+        };
+        Ok(Arc::new(HttpSink::new(settings).map_err(|error| build.problem(error))?))
+    }
+
+    fn request(&self, event: &EventParts<'_>) -> Option<ShownRequest> {
+        let bearer =
+            self.bearer.as_ref().map(|token| ("authorization".to_owned(), format!("Bearer {}", token.in_shell())));
+        let headers = self.headers.iter().map(|(name, value)| (name.clone(), value.in_shell()));
+        let secret_headers: Vec<_> = bearer.into_iter().chain(headers).collect();
+        let (headers, body) = request::shown(event, &self.format.mode(), &secret_headers)?;
+        let url = self.address().unwrap_or_default();
+        Some(ShownRequest { url, headers, secret_headers, body, signed: !self.secrets.is_empty() })
+    }
+}

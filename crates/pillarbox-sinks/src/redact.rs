@@ -1,0 +1,154 @@
+//! URLs for people: the one place where passwords are removed from them. A URL that does not look like one is hidden
+//! rather than shown.
+
+/// A URL, cut where logins and parameters begin. It need not be well-formed: passwords may contain any character.
+struct Parts<'a> {
+    scheme: &'a str,
+    /// Before the last `@`.
+    login: Option<&'a str>,
+    /// Hosts, ports and path.
+    place: &'a str,
+    /// Behind the question mark.
+    query: Option<&'a str>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(url: &'a str) -> Option<Self> {
+        let (scheme, rest) = url.split_once("://")?;
+        let (login, rest) = rest.rsplit_once('@').map_or((None, rest), |(login, rest)| (Some(login), rest));
+        let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
+        let (hosts, _) = split_hosts(place);
+        let plain = scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+        (plain && are_hosts(hosts)).then_some(Self { scheme, login, place, query })
+    }
+}
+
+/// Scheme, host and port: `https://receiver.example/***`. A receiver's path and query are often its password.
+#[must_use]
+pub fn origin(url: &str) -> String {
+    let shown = split_origin(url).map(|(scheme, host, path)| match path {
+        "" | "/" => format!("{scheme}://{host}{path}"),
+        _ => format!("{scheme}://{host}/***"),
+    });
+    shown.unwrap_or_else(hidden)
+}
+
+/// Schemes, hosts and ports of several URLs that are separated by `;`: `amqp://one:5672;amqp://two`.
+#[must_use]
+pub fn origins(urls: &str) -> String {
+    let shown = |url: &str| split_origin(url.trim()).map(|(scheme, host, _)| format!("{scheme}://{host}"));
+    let all: Option<Vec<String>> = urls.split(';').map(shown).collect();
+    all.map_or_else(hidden, |all| all.join(";"))
+}
+
+/// Returns scheme, host with port, and everything behind them.
+fn split_origin(url: &str) -> Option<(&str, &str, &str)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (authority, path) = split_hosts(rest);
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    // `user:pass/word@host`: the part that looks like a host is a login.
+    let is_login = !authority.contains('@') && authority.contains(':') && path.contains('@');
+    (are_hosts(host) && !is_login).then_some((scheme, host, path))
+}
+
+/// Everything but the login and the parameters: `amqp://***@rabbit:5672/shop?***`.
+#[must_use]
+pub fn without_login(url: &str) -> String {
+    let Some(Parts { scheme, login, place, query }) = Parts::of(url) else { return hidden() };
+    let login = if login.is_some() { "***@" } else { "" };
+    let query = if query.is_some() { "?***" } else { "" };
+    format!("{scheme}://{login}{place}{query}")
+}
+
+/// Everything but passwords, also those that are parameters: `postgres://ann:***@db/shop?sslmode=require`.
+#[must_use]
+pub fn without_password(url: &str) -> String {
+    let Some(Parts { scheme, login, place, query }) = Parts::of(url) else { return hidden() };
+    let login = login.map_or_else(String::new, |login| match login.split_once(':') {
+        Some((name, _)) => format!("{name}:***@"),
+        None => format!("{login}@"),
+    });
+    let parameter = |parameter: &str| match parameter.split_once('=') {
+        Some((name, _)) if name.to_lowercase().contains("password") => format!("{name}=***"),
+        _ => parameter.to_owned(),
+    };
+    let query = query.map_or_else(String::new, |query| {
+        format!("?{}", query.split('&').map(parameter).collect::<Vec<_>>().join("&"))
+    });
+    format!("{scheme}://{login}{place}{query}")
+}
+
+fn hidden() -> String {
+    "***".to_owned()
+}
+
+fn split_hosts(rest: &str) -> (&str, &str) {
+    rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
+}
+
+/// Whether these are hosts with their ports, separated by commas. A port that is not a number is a password.
+fn are_hosts(hosts: &str) -> bool {
+    hosts.split(',').all(|host| {
+        let end_of_address = host.rfind(']').map_or(0, |end| end + 1);
+        let port = host[end_of_address..].split_once(':').map_or("", |(_, port)| port);
+        port.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_has_no_login_no_path_and_no_query() {
+        for (url, shown) in [
+            ("https://a.example", "https://a.example"),
+            ("https://a.example/", "https://a.example/"),
+            ("https://a.example:8443/hunter2?key=hunter2", "https://a.example:8443/***"),
+            ("https://a.example?mail=ann@b.example", "https://a.example/***"),
+            ("https://ann:hunter2@a.example/x@y", "https://a.example/***"),
+            ("http://[::1]:80/x", "http://[::1]:80/***"),
+            ("amqp://ann:hunter2@rabbit//;amqp://ann:hunter2@other//", "amqp://rabbit/***"),
+            ("amqp://ann:hunter2", "***"),
+            ("amqp://ann:12/34@rabbit", "***"),
+            ("hunter2", "***"),
+        ] {
+            assert_eq!(origin(url), shown);
+        }
+    }
+
+    #[test]
+    fn several_origins_are_shown_or_none() {
+        assert_eq!(origins("amqp://ann:hunter2@a:1//; amqps://ann:hunter2@b/x"), "amqp://a:1;amqps://b");
+        // A password with a semicolon.
+        assert_eq!(origins("amqp://ann:12;34@rabbit"), "***");
+    }
+
+    #[test]
+    fn logins_and_parameters_are_removed_and_the_place_stays() {
+        for (url, shown) in [
+            ("amqp://ann:hunter2@rabbit:5672//", "amqp://***@rabbit:5672//"),
+            ("amqp://ann:hun@ter2@rabbit/shop?heartbeat=1", "amqp://***@rabbit/shop?***"),
+            ("amqp://ann:hun?ter2@rabbit", "amqp://***@rabbit"),
+            ("redis+socket:///run/redis.sock", "redis+socket:///run/redis.sock"),
+            ("redis://:hunter2", "***"),
+            ("hunter2", "***"),
+        ] {
+            assert_eq!(without_login(url), shown);
+        }
+    }
+
+    #[test]
+    fn passwords_are_removed_wherever_they_stand() {
+        for (url, shown) in [
+            ("postgres://ann:hunter2@db/shop", "postgres://ann:***@db/shop"),
+            ("postgres://ann:hun@ter2@db/shop?a=b", "postgres://ann:***@db/shop?a=b"),
+            ("postgres://ann@one:1,two:2/shop?sslmode=require", "postgres://ann@one:1,two:2/shop?sslmode=require"),
+            ("postgres://db/shop?user=ann&password=hunter2", "postgres://db/shop?user=ann&password=***"),
+            ("postgres://ann:hun?ter2@db/shop", "postgres://ann:***@db/shop"),
+            ("postgres://ann:hunter2", "***"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
+    }
+}

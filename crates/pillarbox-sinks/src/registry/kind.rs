@@ -1,0 +1,181 @@
+//! The two traits of a kind of destination, and the types that their methods take and return.
+
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use pillarbox::{Headers, Sink, StoredEvent};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use crate::Secret;
+use crate::config::shown::Key;
+use crate::config::{ConfigError, Resolver, SecretRef, Section};
+
+/// A kind of destination: `kind = "http"`.
+pub trait Kind: Send + Sync + 'static {
+    /// Returns its name, as the configuration has it.
+    fn name(&self) -> &'static str;
+
+    /// Reads its keys. Problems go to the section; [`Section::require`] reports a key that is missing. Keys that all kinds
+    /// have (`timeout`, `ca_file`, `concurrency`, `rate`, `paused`) are not its own.
+    ///
+    /// The keys may be those of another kind, when the destination is a dry run. The target is dropped then.
+    fn read(&self, section: &mut Section<'_>) -> Arc<dyn Target>;
+
+    /// Returns how many sends run at once unless `concurrency` says otherwise. `None`: as many as the relay's setting says.
+    fn concurrency(&self) -> Option<usize> {
+        None
+    }
+
+    /// Returns the prefix of the flags that win over its keys: `PILLARBOX_CELERY` for those that stand for
+    /// `PILLARBOX_CELERY_TIMEOUT`.
+    fn flags(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns the environment variable that alone makes a destination of this kind.
+    fn implied(&self) -> Option<Implied> {
+        None
+    }
+
+    /// Whether it only marks events as delivered. It may have the keys of all other kinds, so that a dry run is one changed
+    /// word.
+    fn is_dry_run(&self) -> bool {
+        false
+    }
+}
+
+/// An environment variable that makes a destination where no destination is configured. The destination has the name of its
+/// kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Implied {
+    /// `PILLARBOX_BROKER_URL`
+    pub variable: &'static str,
+    /// The key that has the variable's value.
+    pub key: &'static str,
+}
+
+/// A destination of some kind, as its keys describe it. Its `Debug` shows no secret.
+pub trait Target: Any + fmt::Debug + Send + Sync {
+    /// Returns every key with its value, secrets as `***`.
+    fn shown(&self) -> Vec<Key>;
+
+    /// Returns the address for people: without logins and without paths, which are often passwords.
+    fn address(&self) -> Option<String> {
+        None
+    }
+
+    /// Builds the sink. [`Sink::reach`] of it is what `pillarbox doctor` asks. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// Says which key is wrong and what to do, without showing secrets: [`Build::problem`].
+    fn sink(&self, build: &Build<'_>) -> Result<Arc<dyn Sink>, ConfigError>;
+
+    /// Returns the HTTP request that this event is sent as, without secrets. `None` when it is not sent over HTTP.
+    fn request(&self, event: &EventParts<'_>) -> Option<ShownRequest> {
+        let _ = event;
+        None
+    }
+}
+
+/// What a sink is built with.
+pub struct Build<'a> {
+    pub(super) place: &'a str,
+    pub(super) timeout: Duration,
+    pub(super) ca_file: Option<&'a Path>,
+    pub(super) resolver: &'a dyn Resolver,
+}
+
+impl Build<'_> {
+    /// Returns how long a send may take.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Returns the content of `ca_file`: certificates that are trusted besides the system's.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn authorities(&self) -> Result<Option<Vec<u8>>, ConfigError> {
+        let read = |path: &Path| {
+            let refused = |error: io::Error| format!("ca_file is {}, which cannot be read: {error}", path.display());
+            self.resolver.read(path).map_err(|error| self.problem(refused(error)))
+        };
+        self.ca_file.map(read).transpose()
+    }
+
+    /// Looks up the secret of a key.
+    ///
+    /// # Errors
+    /// When it is not where the configuration says.
+    pub fn secret(&self, key: &str, given: &SecretRef) -> Result<Secret, ConfigError> {
+        given.resolve(self.resolver).map_err(|what| self.problem(format_args!("{key} {what}")))
+    }
+
+    /// As [`Build::secret`], for a key that may be absent.
+    ///
+    /// # Errors
+    /// As [`Build::secret`].
+    pub fn optional_secret(&self, key: &str, given: Option<&SecretRef>) -> Result<Option<Secret>, ConfigError> {
+        given.map(|given| self.secret(key, given)).transpose()
+    }
+
+    /// An error about this destination. The text begins with the key's name.
+    pub fn problem(&self, what: impl fmt::Display) -> ConfigError {
+        ConfigError::new(format!("{}.{what}", self.place))
+    }
+}
+
+/// An HTTP request, for people who want to repeat it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownRequest {
+    /// Without what is secret.
+    pub url: String,
+    /// Names and values.
+    pub headers: Vec<(String, String)>,
+    /// Names, and the shell variables that have their values.
+    pub secret_headers: Vec<(String, String)>,
+    /// The body, as it is sent.
+    pub body: String,
+    /// The request has a signature that is left out here.
+    pub signed: bool,
+}
+
+/// The parts of an event that receivers see.
+#[derive(Debug, Clone, Copy)]
+pub struct EventParts<'a> {
+    /// The delivery's id for receivers.
+    pub id: Uuid,
+    /// `order.placed`
+    pub event_type: &'a str,
+    /// `Order`
+    pub aggregate_type: &'a str,
+    /// `42`
+    pub aggregate_id: &'a str,
+    /// When it was emitted.
+    pub created_at: DateTime<Utc>,
+    /// Trace context and custom headers.
+    pub headers: &'a Headers,
+    /// JSON.
+    pub payload: &'a RawValue,
+}
+
+impl<'a> From<&'a StoredEvent> for EventParts<'a> {
+    fn from(event: &'a StoredEvent) -> Self {
+        Self {
+            id: event.id,
+            event_type: &event.event_type,
+            aggregate_type: &event.aggregate_type,
+            aggregate_id: &event.aggregate_id,
+            created_at: event.created_at,
+            headers: &event.headers,
+            payload: &event.payload,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! `[destinations.NAME]`: the keys that all kinds have, and the target of one kind. Secrets are looked up only when the
+//! sink is built.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pillarbox::delivery::UNROUTED;
+use pillarbox::{Destination, RelaySettings, Sink};
+use toml::Value;
+
+use super::Registry;
+use super::kind::{Build, EventParts, Kind, ShownRequest, Target};
+use crate::config::shown::{Key, duration, number, text};
+use crate::config::{ConfigError, Resolver, Section, positive, some_time};
+use crate::discard;
+
+const NAME_LIMIT: usize = 255;
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A destination, as the configuration describes it.
+#[derive(Debug, Clone)]
+pub struct DestinationSettings {
+    /// Routes name it so.
+    pub name: String,
+    /// How long a send may take.
+    pub timeout: Duration,
+    /// Certificates that are trusted besides the system's.
+    pub ca_file: Option<PathBuf>,
+    /// How many sends run at once.
+    pub concurrency: usize,
+    /// Events per second; `None` is no limit.
+    pub rate: Option<f64>,
+    /// Nothing is sent; its events wait.
+    pub paused: bool,
+    place: String,
+    kind: &'static str,
+    is_dry_run: bool,
+    target: Arc<dyn Target>,
+}
+
+pub(super) fn read<'a>(
+    registry: &Registry,
+    name: String,
+    mut section: Section<'a>,
+    relay: &RelaySettings,
+    resolver: &'a dyn Resolver,
+) -> DestinationSettings {
+    check_name(&name, &section);
+    let kind = registry.choose(&mut section);
+    if let Some(prefix) = kind.and_then(Kind::flags) {
+        section.obey_flags(prefix, resolver);
+    }
+    let target = registry.read_target(&mut section, kind);
+    let timeout = section.take_checked("timeout", some_time).unwrap_or(TIMEOUT);
+    if timeout >= relay.lease {
+        section.problem("timeout", outlives(timeout, relay.lease));
+    }
+    let usual = kind.and_then(Kind::concurrency).unwrap_or(relay.concurrency);
+    let destination = DestinationSettings {
+        timeout,
+        ca_file: section.take("ca_file").map(|path: String| PathBuf::from(path)),
+        rate: section.take_checked("rate", per_second),
+        concurrency: section.take_checked("concurrency", positive).unwrap_or(usual),
+        paused: section.take("paused").unwrap_or(false),
+        place: section.place().to_owned(),
+        kind: kind.map_or(discard::KIND, Kind::name),
+        is_dry_run: kind.is_some_and(Kind::is_dry_run),
+        target,
+        name,
+    };
+    section.finish();
+    destination
+}
+
+fn check_name(name: &str, section: &Section<'_>) {
+    if name == UNROUTED {
+        section.problem_here("has a name with a meaning of its own; choose another");
+    } else if name.is_empty() || name.chars().count() > NAME_LIMIT {
+        section.problem_here(format_args!("must have a name of 1 to {NAME_LIMIT} characters"));
+    }
+}
+
+fn per_second(rate: &f64) -> Result<(), String> {
+    let sensible = rate.is_finite() && *rate > 0.0;
+    let refusal = || format!("is {rate}, but must be events per second, more than 0; leave it out for no limit");
+    sensible.then_some(()).ok_or_else(refusal)
+}
+
+fn outlives(timeout: Duration, lease: Duration) -> String {
+    let (timeout, lease) = (humantime::format_duration(timeout), humantime::format_duration(lease));
+    format!(
+        "is {timeout}, but must be less than relay.lease ({lease}), or events could be sent twice; lower it or raise \
+         the lease"
+    )
+}
+
+impl DestinationSettings {
+    /// Returns the name of its kind.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Whether it only marks events as delivered.
+    #[must_use]
+    pub fn is_dry_run(&self) -> bool {
+        self.is_dry_run
+    }
+
+    /// Returns what the keys of its kind describe.
+    #[must_use]
+    pub fn target(&self) -> &dyn Target {
+        self.target.as_ref()
+    }
+
+    /// Returns every key with its value, secrets as `***`.
+    #[must_use]
+    pub fn shown(&self) -> Vec<Key> {
+        let mut keys = vec![("kind", text(self.kind))];
+        keys.extend(self.target.shown());
+        keys.extend(self.ca_file.as_ref().map(|path| ("ca_file", text(path.display().to_string()))));
+        keys.push(("timeout", duration(self.timeout)));
+        keys.push(("concurrency", number(self.concurrency)));
+        keys.extend(self.rate.map(|rate| ("rate", Value::Float(rate))));
+        keys.push(("paused", Value::Boolean(self.paused)));
+        keys
+    }
+
+    /// Returns its address for people, without logins and paths.
+    #[must_use]
+    pub fn shown_address(&self) -> Option<String> {
+        self.target.address()
+    }
+
+    /// Returns the HTTP request that this event is sent as, without secrets. `None` when it is not sent over HTTP.
+    #[must_use]
+    pub fn shown_request(&self, event: &EventParts<'_>) -> Option<ShownRequest> {
+        self.target.request(event)
+    }
+
+    /// Looks up the secrets and builds the destination of a relay.
+    ///
+    /// # Errors
+    /// Says which key is wrong and what to do, without showing secrets.
+    pub fn build(&self, resolver: &dyn Resolver) -> Result<Destination, ConfigError> {
+        Ok(self.destination(self.sink(resolver)?))
+    }
+
+    /// As [`DestinationSettings::build`], for an application that wraps the sink.
+    ///
+    /// # Errors
+    /// As [`DestinationSettings::build`].
+    pub fn sink(&self, resolver: &dyn Resolver) -> Result<Arc<dyn Sink>, ConfigError> {
+        let ca_file = self.ca_file.as_deref();
+        self.target.sink(&Build { place: &self.place, timeout: self.timeout, ca_file, resolver })
+    }
+
+    /// Returns the destination of a relay, with this sink and the limits of the configuration.
+    #[must_use]
+    pub fn destination(&self, sink: Arc<dyn Sink>) -> Destination {
+        Destination::shared(self.name.clone(), sink)
+            .timeout(self.timeout)
+            .concurrency(self.concurrency)
+            .rate(self.rate)
+            .paused(self.paused)
+    }
+}
