@@ -50,7 +50,11 @@ impl Observer for Settled {
         if let (Some(place), Some(known)) = (place, lock(&self.world.journal).known.get_mut(&event.id))
             && error.kind != SendErrorKind::Unavailable
         {
-            *known.failed_attempts.entry(place).or_default() += 1;
+            let failures = known.failed_attempts.entry(place).or_default();
+            *failures += 1;
+            let until = self.world.elapsed() + self.world.plan.settings.retry.delay(*failures, 1.0);
+            let own = known.own_failures.entry(place).or_default();
+            own.1 = own.1.max(until);
         }
         Ok(())
     }

@@ -125,8 +125,16 @@ impl World {
     }
 
     /// The database's clock is set.
+    /// A step back makes everything wait longer that waits for a moment: a lease whose claim's answer was lost, a retry.
     pub fn step_clock(&self, by: TimeDelta) {
         *lock(&self.step) += by;
+        let (now, longer) = (self.elapsed(), (-by).to_std().unwrap_or_default());
+        for known in lock(&self.journal).known.values_mut() {
+            known.free_at = known.free_at.max(now) + longer;
+            for (_, until) in known.own_failures.values_mut().filter(|(_, until)| *until > now) {
+                *until += longer;
+            }
+        }
     }
 
     /// A number below 1.
