@@ -1,31 +1,22 @@
-//! The admin: pages for people and an API for programs, behind one door. What they show and do they have from the desk;
-//! who may come in is said in [`access`]. No SQL, and no store but through the desk.
+//! The program's admin: builds the desk and the router of `pillarbox-admin` from the configuration, and listens.
 
 use std::sync::Arc;
 
 use anyhow::Context;
-use axum::Router;
-use axum::http::StatusCode;
-use axum::middleware::from_fn_with_state;
+use pillarbox::Inspect;
+use pillarbox_admin::desk::RequestText;
+use pillarbox_admin::{Admin, Desk, DestinationInfo, User};
+use pillarbox_sinks::DestinationSettings;
+use pillarbox_sinks::config::ConfigError;
 use tokio::net::TcpListener;
 
-use self::access::Access;
-use self::desk::Desk;
-use self::refusal::Refusal;
-use crate::config::Environment;
-use crate::config::admin::{AdminSettings, Listen};
+use crate::config::admin::{AdminSettings, Listen, UserSettings};
+use crate::config::{Environment, Settings};
+use crate::curl;
 use crate::door::{Door, Serving, Tls};
 
 /// More than a team looks with.
 const CONNECTIONS: usize = 512;
-
-pub(crate) mod access;
-mod api;
-mod assets;
-pub(crate) mod desk;
-mod pages;
-pub(crate) mod refusal;
-mod theme;
 
 /// How much it matters that the admin is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,19 +27,35 @@ pub(crate) enum Insistence {
     Beside,
 }
 
-/// The pages and the API.
-pub(crate) fn routes(desk: &Arc<Desk>) -> Router {
-    pages::routes(desk).merge(api::routes(desk))
+/// The desk that the configuration describes.
+pub(crate) fn desk(store: Arc<dyn Inspect>, settings: &Settings) -> Desk {
+    Desk::builder(store)
+        .destinations(destinations(settings))
+        .routes(settings.routes.clone())
+        .mask(settings.admin.mask.clone())
+        .build()
 }
 
-/// Everything that is served: `routes` are those of the pages and of the API, which say themselves what they need by
-/// [`access::Viewer`] and [`access::Operator`].
-fn behind_the_door(access: &Arc<Access>, routes: Router) -> Router {
-    routes
-        .merge(access::login::routes(Arc::clone(access)))
-        .merge(assets::routes())
-        .fallback(async || Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; the address may be mistyped"))
-        .layer(from_fn_with_state(Arc::clone(access), access::guard))
+/// The destinations of the configuration, without secrets.
+pub(crate) fn destinations(settings: &Settings) -> Vec<DestinationInfo> {
+    settings.destinations.iter().map(described).collect()
+}
+
+fn described(destination: &DestinationSettings) -> DestinationInfo {
+    let mut info = DestinationInfo::new(destination.name.clone(), destination.kind());
+    info.address = destination.shown_address();
+    info.timeout = Some(destination.timeout);
+    info.concurrency = Some(destination.concurrency);
+    info.rate = destination.rate;
+    info.paused = destination.paused;
+    let settings = destination.clone();
+    info.request = Some(RequestText::new(move |detail| curl::command(detail, &settings)));
+    info
+}
+
+/// The users of the configuration, with the hashes by which they are known.
+fn users(settings: &[UserSettings], environment: &Environment) -> Result<Vec<User>, ConfigError> {
+    settings.iter().map(|user| user.known(environment)).collect()
 }
 
 /// Listens, and serves until the answer is dropped. `None` when there is nobody to serve it for.
@@ -56,7 +63,7 @@ pub(crate) async fn serve(
     settings: &AdminSettings,
     environment: &Environment,
     insistence: Insistence,
-    routes: Router,
+    desk: Desk,
 ) -> anyhow::Result<Option<Serving>> {
     let beside = insistence == Insistence::Beside;
     if beside && settings.listen == Listen::Off {
@@ -80,11 +87,16 @@ pub(crate) async fn serve(
         }
     };
     let address = listener.local_addr()?;
-    let access = Arc::new(Access::new(settings, environment, address)?);
+    let admin = Admin::new(Arc::new(desk))
+        .users(users(&settings.users, environment)?)
+        .hosts(settings.hosts.clone())
+        .listen(address)
+        .secure_cookies(settings.tls.is_some() || settings.behind_tls_proxy)
+        .trusted_proxies(settings.trusted_proxies.clone());
     let scheme = if tls.is_some() { "https" } else { "http" };
     tracing::info!(address = %format_args!("{scheme}://{address}"), users = settings.users.len(), "the admin is served");
-    let (routes, proxies) = (behind_the_door(&access, routes), settings.trusted_proxies.clone());
+    let proxies = settings.trusted_proxies.clone();
     let door = Door::new("admin", listener, CONNECTIONS).with_tls(tls);
     let door = door.shared(move |address| proxies.contain(address));
-    Ok(Some(door.open(routes)))
+    Ok(Some(door.open(admin.router())))
 }

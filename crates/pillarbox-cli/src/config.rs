@@ -24,7 +24,6 @@ pub(crate) mod destination;
 mod environment;
 mod log;
 pub(crate) mod metrics;
-pub(crate) mod network;
 mod relay;
 mod route;
 pub(crate) mod show;

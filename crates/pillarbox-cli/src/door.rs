@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::ConnectInfo;
 use axum::http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -20,7 +21,6 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use self::limits::Limits;
 use self::places::Places;
-pub(crate) use self::places::network_of;
 use self::pulse::{HEAD, Held, Pulse, Watched};
 pub(crate) use self::tls::Tls;
 
@@ -48,10 +48,6 @@ impl Drop for Serving {
         self.0.abort();
     }
 }
-
-/// The other end of a connection.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
 
 /// A listener with its limits.
 pub(crate) struct Door {
@@ -112,7 +108,7 @@ impl Door {
             let (acceptor, routes) = (tls.as_ref().map(|tls| tls.acceptor()), routes.clone());
             tasks.spawn(async move {
                 let ended = tokio::select! {
-                    ended = attend(stream, Peer(peer), acceptor, routes, place.pulse()) => ended,
+                    ended = attend(stream, peer, acceptor, routes, place.pulse()) => ended,
                     why = place.pulse().end() => Err(io::Error::new(io::ErrorKind::TimedOut, why)),
                 };
                 if let Err(error) = ended {
@@ -142,7 +138,7 @@ impl Trouble {
 
 async fn attend(
     stream: TcpStream,
-    peer: Peer,
+    peer: SocketAddr,
     tls: Option<tokio_rustls::TlsAcceptor>,
     routes: Router,
     pulse: &Arc<Pulse>,
@@ -155,7 +151,7 @@ async fn attend(
     }
 }
 
-async fn talk<S>(stream: S, peer: Peer, routes: Router, pulse: &Arc<Pulse>) -> io::Result<()>
+async fn talk<S>(stream: S, peer: SocketAddr, routes: Router, pulse: &Arc<Pulse>) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -169,7 +165,7 @@ where
         .max_concurrent_streams(STREAMS);
     let (routes, pulse) = (TowerToHyperService::new(routes), Arc::clone(pulse));
     let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(ConnectInfo(peer));
         let busy = pulse.begin();
         let answer = hyper::service::Service::call(&routes, request);
         async move { answer.await.map(|response| response.map(|body: Body| Held::new(body, busy))) }

@@ -8,17 +8,18 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use chrono::{TimeDelta, Utc};
 use clap::Args;
-use pillarbox::store::{Filter, Group};
-use pillarbox::{Inspect, StoreError};
+use pillarbox::store::Group;
+use pillarbox_admin::desk::{EventFilter, Health, ago};
+use pillarbox_admin::{Desk, DeskError};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use self::overview::{Configured, Overview, State};
+use self::overview::{MINUTES, Overview};
+use crate::admin;
 use crate::commands::destinations::who;
 use crate::commands::{Misuse, Session};
 use crate::config::duration;
@@ -45,7 +46,9 @@ fn every(text: &str) -> Result<Duration, String> {
 const HEIGHT: u16 = 40;
 /// How many groups of dead letters there is room for.
 const LETTERS: usize = 4;
-const LETTERS_WITHIN: TimeDelta = TimeDelta::hours(24);
+const LETTERS_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
+/// The window of the curve.
+const WINDOW: Duration = Duration::from_secs(60 * MINUTES as u64);
 /// Grouping dead letters costs more than the rest, so it is done less often.
 const LETTERS_EVERY: Duration = Duration::from_secs(10);
 
@@ -86,8 +89,7 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Res
             Misuse("top needs a terminal, and standard output is none; add --once for one frame".to_owned()).into()
         );
     }
-    let opened = session.open().await?;
-    let watch = Watch { inspect: opened.inspect(), configured: configured(session) };
+    let watch = Watch { desk: admin::desk(session.open().await?.people(), &session.settings) };
     let mut app = App::new(session.settings.database.shown(), watch.overview().await?);
     app.read_letters(&watch).await?;
     if arguments.once {
@@ -96,39 +98,32 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Res
     live(&mut app, &watch, arguments.every).await
 }
 
-fn configured(session: &Session) -> Vec<Configured> {
-    let destinations = session.settings.destinations.iter();
-    destinations.map(|one| Configured { name: one.name.clone(), paused: one.paused }).collect()
-}
-
 /// Where it is read, and what people change there.
-struct Watch<'a> {
-    inspect: &'a dyn Inspect,
-    configured: Vec<Configured>,
+struct Watch {
+    desk: Desk,
 }
 
-impl Watch<'_> {
-    async fn overview(&self) -> Result<Overview, StoreError> {
-        Overview::read(self.inspect, &self.configured).await
+impl Watch {
+    async fn overview(&self) -> Result<Overview, DeskError> {
+        Ok(Overview::of(self.desk.overview(WINDOW).await?))
     }
 
     /// The groups whose last event is the newest.
-    async fn letters(&self) -> Result<Vec<Group>, StoreError> {
-        let filter = Filter { state: Some(pillarbox::store::State::Failed), ..Filter::default() };
-        let mut groups = self.inspect.dead_letters(&filter, Utc::now() - LETTERS_WITHIN).await?.groups;
+    async fn letters(&self) -> Result<Vec<Group>, DeskError> {
+        let mut groups = self.desk.dead_letters(&EventFilter::default(), ago(LETTERS_WITHIN)).await?.groups;
         groups.sort_by_key(|group| std::cmp::Reverse(group.last_at));
         groups.truncate(LETTERS);
         Ok(groups)
     }
 
-    async fn act(&self, asked: &Asked) -> Result<String, StoreError> {
+    async fn act(&self, asked: &Asked) -> Result<String, DeskError> {
         let who = who();
         Ok(match asked {
-            Asked::Pause(name) => match self.inspect.pause(name, &who).await? {
+            Asked::Pause(name) => match self.desk.pause(name, &who).await? {
                 true => format!("{name} is paused: its events wait"),
                 false => format!("{name} was paused already"),
             },
-            Asked::Resume(name) => match self.inspect.resume(name, &who).await? {
+            Asked::Resume(name) => match self.desk.resume(name, &who).await? {
                 true => format!("{name} goes on"),
                 false => format!("{name} was not paused"),
             },
@@ -137,7 +132,7 @@ impl Watch<'_> {
 }
 
 /// Until somebody quits. A database that does not answer is told of, and asked again.
-async fn live(app: &mut App, watch: &Watch<'_>, every: Duration) -> anyhow::Result<()> {
+async fn live(app: &mut App, watch: &Watch, every: Duration) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be listened for")?;
     let mut hangup = signal(SignalKind::hangup()).context("SIGHUP cannot be listened for")?;
     let mut keys = keys();
@@ -196,13 +191,13 @@ impl App {
         Self { database, overview, letters: None, letters_at: None, selected: 0, asked: None, said: None, help: false }
     }
 
-    async fn refresh(&mut self, watch: &Watch<'_>) {
+    async fn refresh(&mut self, watch: &Watch) {
         let read = async {
             let overview = watch.overview().await?;
             if self.letters_at.is_none_or(|at| at.elapsed() >= LETTERS_EVERY) {
                 self.read_letters(watch).await?;
             }
-            Ok::<_, StoreError>(overview)
+            Ok::<_, DeskError>(overview)
         };
         match read.await {
             Ok(overview) => {
@@ -213,7 +208,7 @@ impl App {
         }
     }
 
-    async fn read_letters(&mut self, watch: &Watch<'_>) -> Result<(), StoreError> {
+    async fn read_letters(&mut self, watch: &Watch) -> Result<(), DeskError> {
         self.letters = Some(watch.letters().await?);
         self.letters_at = Some(Instant::now());
         Ok(())
@@ -251,14 +246,18 @@ impl App {
     /// Whether to pause or to resume the chosen destination.
     fn ask(&mut self) {
         let Some(row) = self.overview.destinations.get(self.selected) else { return };
-        match row.state {
-            State::Paused => self.asked = Some(Asked::Resume(row.name.clone())),
-            State::Open | State::Down | State::Slow => self.asked = Some(Asked::Pause(row.name.clone())),
-            State::PausedInConfiguration => {
+        self.asked = match row.state {
+            _ if row.paused_in_configuration => {
                 self.said = Some(format!("{} is paused in the configuration; change it there", row.name));
+                None
             }
-            State::Unknown => self.said = Some(format!("{} is not in this configuration", row.name)),
-        }
+            Health::Paused => Some(Asked::Resume(row.name.clone())),
+            _ if row.configured => Some(Asked::Pause(row.name.clone())),
+            _ => {
+                self.said = Some(format!("{} is not in this configuration", row.name));
+                None
+            }
+        };
     }
 }
 

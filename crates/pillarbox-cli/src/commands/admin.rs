@@ -2,16 +2,14 @@
 
 use std::io::{IsTerminal, Read};
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use pillarbox_admin::secret;
 use serde_json::json;
 
 use super::relay::stop_signal;
 use super::{Misuse, Session};
-use crate::admin::access::secret;
-use crate::admin::desk::Desk;
 use crate::admin::{self, Insistence};
 use crate::config::Environment;
 use crate::output::Output;
@@ -48,9 +46,8 @@ impl Arguments {
 pub(crate) async fn run(session: &Session) -> anyhow::Result<()> {
     session.own("look at tasks in Django's admin")?;
     let stop = stop_signal(None)?;
-    let desk = Arc::new(Desk::new(session.open().await?.people(), &session.settings));
-    let settings = &session.settings.admin;
-    let serving = admin::serve(settings, &session.environment, Insistence::Always, admin::routes(&desk)).await?;
+    let desk = admin::desk(session.open().await?.people(), &session.settings);
+    let serving = admin::serve(&session.settings.admin, &session.environment, Insistence::Always, desk).await?;
     stop.await;
     drop(serving);
     Ok(())
@@ -64,8 +61,8 @@ pub(crate) fn prepare(command: Command, output: Output) -> anyhow::Result<()> {
             output.answer(&json!({ "password": hash }), || hash.clone())?;
         }
         Command::MakeToken => {
-            let token = secret::token()?;
-            let hash = secret::hex(&secret::sha256(&token));
+            let made = secret::new_token()?;
+            let (token, hash) = (made.token, made.hash);
             output.answer(&json!({ "token": token, "hash": hash }), || {
                 format!("the token, which is shown only now:\n  {token}\nfor the configuration:\n  token = \"{hash}\"")
             })?;

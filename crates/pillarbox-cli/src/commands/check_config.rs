@@ -33,7 +33,7 @@ pub(crate) fn run(session: &Session) -> anyhow::Result<()> {
         build(destination, &session.environment, &settings.admin.mask)?;
     }
     for user in &settings.admin.users {
-        user.credentials(&session.environment)?;
+        user.known(&session.environment)?;
     }
     settings.tracing.export(&session.environment)?;
     let remarks = remarks(settings);

@@ -2,13 +2,14 @@
 
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
-use pillarbox::store::{DeadLetters, Filter, Group, State, ToDestination};
-use pillarbox::{Inspect, Routes};
+use pillarbox::store::{DeadLetters, Group};
+use pillarbox_admin::Desk;
+use pillarbox_admin::desk::{EventFilter, ago};
 use serde_json::json;
 
 use super::events::moment;
 use super::{Misuse, Session};
-use crate::admin::desk::ago;
+use crate::admin;
 use crate::config::duration;
 use crate::output::count;
 use crate::table::{Align, Table, shortened};
@@ -49,14 +50,11 @@ struct Which {
 }
 
 impl Which {
-    fn filter(&self, session: &Session) -> Filter {
-        let routes = || Routes::new(session.settings.routes.clone());
-        let to = |name: &String| ToDestination { name: name.clone(), routes: routes() };
-        Filter {
-            state: Some(State::Failed),
+    fn filter(&self) -> EventFilter {
+        EventFilter {
             event_type: self.event_type.clone(),
-            destination: self.destination.as_ref().map(to),
-            ..Filter::default()
+            destination: self.destination.clone(),
+            ..EventFilter::default()
         }
     }
 
@@ -64,30 +62,21 @@ impl Which {
     fn since(&self) -> DateTime<Utc> {
         ago(self.within)
     }
-
-    async fn look(
-        &self,
-        inspect: &dyn Inspect,
-        since: DateTime<Utc>,
-        session: &Session,
-    ) -> anyhow::Result<DeadLetters> {
-        Ok(inspect.dead_letters(&self.filter(session), since).await?)
-    }
 }
 
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
     session.own(
         "look at dead letters in Django's admin, and try them again with `manage.py celery_outbox_replay_dead_letter`",
     )?;
-    let opened = session.open().await?;
+    let desk = admin::desk(session.open().await?.people(), &session.settings);
     match &arguments.command {
-        None => list(opened.inspect(), &arguments.which, session).await,
-        Some(Command::Retry(arguments)) => retry::run(arguments, &opened, session).await,
+        None => list(&desk, &arguments.which, session).await,
+        Some(Command::Retry(arguments)) => retry::run(arguments, &desk, session).await,
     }
 }
 
-async fn list(inspect: &dyn Inspect, which: &Which, session: &Session) -> anyhow::Result<()> {
-    let letters = which.look(inspect, which.since(), session).await?;
+async fn list(desk: &Desk, which: &Which, session: &Session) -> anyhow::Result<()> {
+    let letters: DeadLetters = desk.dead_letters(&which.filter(), which.since()).await?;
     let groups: Vec<_> = letters.groups.iter().map(|group| json!({ "group": name(group), "of": group })).collect();
     let answer = json!({
         "groups": groups, "left_out": letters.left_out, "looked_at": letters.looked_at, "reached": letters.reached,

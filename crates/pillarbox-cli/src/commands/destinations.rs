@@ -1,12 +1,15 @@
 //! `pillarbox destinations`: what is configured and what is paused; pause and resume.
 
+use std::time::Duration;
+
 use clap::Subcommand;
-use pillarbox::Inspect;
-use pillarbox::store::{LaneView, PausedView};
+use pillarbox_admin::Desk;
+use pillarbox_admin::desk::{DestinationStatus, Health};
 use serde_json::json;
 
 use super::events::moment;
 use super::{Misuse, Session};
+use crate::admin;
 use crate::config::suggestion;
 use crate::table::{Align, Table};
 
@@ -31,7 +34,7 @@ pub(crate) async fn run(command: &Command, session: &Session) -> anyhow::Result<
     let opened = session.open().await?;
     let inspect = opened.inspect();
     match command {
-        Command::List => list(inspect, session).await,
+        Command::List => list(&admin::desk(opened.people(), &session.settings), session).await,
         Command::Pause { name } => {
             let known: Vec<&str> = names(session).collect();
             if !known.contains(&name.as_str()) {
@@ -57,55 +60,47 @@ pub(crate) async fn run(command: &Command, session: &Session) -> anyhow::Result<
     }
 }
 
-async fn list(inspect: &dyn Inspect, session: &Session) -> anyhow::Result<()> {
-    let (pauses, relays) = tokio::try_join!(inspect.pauses(), inspect.relays())?;
-    let lanes: Vec<LaneView> = relays.into_iter().flat_map(|relay| relay.lanes).collect();
-    let configured = session.settings.destinations.iter().map(|destination| {
-        let pause = pauses.iter().find(|pause| pause.destination == destination.name);
+async fn list(desk: &Desk, session: &Session) -> anyhow::Result<()> {
+    let all = desk.destinations(Duration::ZERO).await?;
+    let (configured, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| one.configured.is_some());
+    let described = configured.iter().map(|one| {
         json!({
-            "name": destination.name, "kind": destination.kind(), "paused_in_configuration": destination.paused,
-            "down": lanes_of(&lanes, &destination.name).any(|lane| lane.down),
-            "paused_at": pause.map(|pause| pause.paused_at), "paused_by": pause.map(|pause| &pause.paused_by),
+            "name": one.name, "kind": kind(one), "health": one.health,
+            "paused_in_configuration": one.is_paused_by_configuration(),
+            "down": one.lanes.iter().any(|lane| lane.lane.down),
+            "paused_at": one.paused.as_ref().map(|paused| paused.paused_at),
+            "paused_by": one.paused.as_ref().map(|paused| &paused.paused_by),
         })
     });
-    let answer: Vec<_> = configured.collect();
-    let gone: Vec<&PausedView> =
-        pauses.iter().filter(|pause| !names(session).any(|name| name == pause.destination)).collect();
+    let answer: Vec<_> = described.collect();
     session.output.answer(&answer, || {
         let mut table = Table::new([("NAME", Align::Left), ("KIND", Align::Left), ("STATE", Align::Left)]);
-        for destination in &session.settings.destinations {
-            let pause = pauses.iter().find(|pause| pause.destination == destination.name);
-            let state = match pause {
-                Some(pause) => format!("paused by {} at {}", pause.paused_by, moment(pause.paused_at)),
-                None if destination.paused => "paused in the configuration".to_owned(),
-                None => found(lanes_of(&lanes, &destination.name)),
-            };
-            table.row([destination.name.clone(), destination.kind().to_owned(), state]);
+        for one in &configured {
+            table.row([one.name.clone(), kind(one).to_owned(), state(one)]);
         }
         table.render()
     })?;
-    for pause in gone {
-        session.output.note(&format!("{} is paused, too, and not in the configuration", pause.destination));
+    for gone in others.iter().filter(|one| one.paused.is_some()) {
+        session.output.note(&format!("{} is paused, too, and not in the configuration", gone.name));
     }
     Ok(())
 }
 
-fn lanes_of<'a>(lanes: &'a [LaneView], name: &'a str) -> impl Iterator<Item = &'a LaneView> {
-    lanes.iter().filter(move |lane| lane.destination == name)
+fn kind(destination: &DestinationStatus) -> &str {
+    destination.configured.as_ref().map_or("", |configured| &configured.kind)
 }
 
-/// As the relays that live find it.
-fn found<'a>(lanes: impl Iterator<Item = &'a LaneView>) -> String {
-    let mut state = "open";
-    for lane in lanes {
-        if lane.down {
-            return format!("down: {}", lane.last_error.as_deref().unwrap_or("no reason is known"));
+/// Its health in the admin's words, and why.
+fn state(destination: &DestinationStatus) -> String {
+    match (&destination.paused, destination.health) {
+        (Some(paused), _) => format!("paused by {} at {}", paused.paused_by, moment(paused.paused_at)),
+        (None, Health::Paused) if destination.is_paused_by_configuration() => "paused in the configuration".to_owned(),
+        (None, Health::Down) => {
+            let error = destination.last_error.as_ref().map_or("no reason is known", |(_, error)| error);
+            format!("down: {error}")
         }
-        if lane.congested {
-            state = "behind";
-        }
+        (None, health) => health.as_str().to_owned(),
     }
-    state.to_owned()
 }
 
 fn names(session: &Session) -> impl Iterator<Item = &str> {

@@ -12,7 +12,6 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Session;
 use super::check_config::remarks;
-use crate::admin::desk::Desk;
 use crate::admin::{self, Insistence};
 use crate::config::admin::Listen;
 use crate::config::destination;
@@ -153,8 +152,8 @@ impl Company {
         let settings = &session.settings.admin;
         if matches!(source, Source::Own(_)) && settings.listen != Listen::Off {
             let people = Opened::beside(&session.settings.database).await?.people();
-            let desk = Arc::new(Desk::new(people, &session.settings));
-            self.admin = admin::serve(settings, &session.environment, Insistence::Beside, admin::routes(&desk)).await?;
+            let desk = admin::desk(people, &session.settings);
+            self.admin = admin::serve(settings, &session.environment, Insistence::Beside, desk).await?;
         }
         Ok(())
     }

@@ -4,21 +4,15 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use argon2::Params;
-use argon2::password_hash::phc::PasswordHash;
-use pillarbox_sinks::Secret;
+use pillarbox_admin::{ANYONE, Mask, Networks, Role, User};
 use pillarbox_sinks::config::{ConfigError, FromConfig, SecretRef, Section};
 use toml::Value;
 
 use super::environment::Environment;
-use super::network::Networks;
-use crate::mask::Mask;
 
 /// Where the admin is served when nobody says otherwise.
 pub(crate) const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8800);
 const OFF: &str = "off";
-/// Whoever looks at an admin without users is called so.
-pub(crate) const ANYONE: &str = "anyone";
 pub(super) const ROLES: [(&str, Role); 2] = [("viewer", Role::Viewer), ("operator", Role::Operator)];
 const NAME_LIMIT: usize = 100;
 
@@ -76,24 +70,6 @@ pub(crate) struct TlsFiles {
     pub(crate) key: PathBuf,
 }
 
-/// What somebody may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Role {
-    /// Look.
-    Viewer,
-    /// Look and act.
-    Operator,
-}
-
-impl Role {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Viewer => "viewer",
-            Self::Operator => "operator",
-        }
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UserSettings {
     pub(crate) name: String,
@@ -102,51 +78,23 @@ pub(crate) struct UserSettings {
     pub(super) token: Option<SecretRef>,
 }
 
-/// By what a user is known, looked up and fit to be compared with.
-pub(crate) struct Credentials {
-    /// An argon2 hash, as a PHC string.
-    pub(crate) password: Option<Secret>,
-    /// The SHA-256 of a bearer token.
-    pub(crate) token: Option<[u8; 32]>,
-}
-
 impl UserSettings {
     /// Looks the hashes up. Errors never show them: somebody may have written the password itself.
-    pub(crate) fn credentials(&self, environment: &Environment) -> Result<Credentials, ConfigError> {
+    pub(crate) fn known(&self, environment: &Environment) -> Result<User, ConfigError> {
         let at = |key: &str, what: &str| ConfigError::new(format!("admin.users.{}.{key} {what}", self.name));
         let resolve = |key: &str, secret: &Option<SecretRef>| {
             let secret = secret.as_ref().map(|secret| secret.resolve(environment)).transpose();
             secret.map_err(|what| at(key, &what))
         };
-        let password = resolve("password", &self.password)?;
-        if password.as_ref().is_some_and(|hash| !is_argon2(hash.expose())) {
-            let what = "is not an argon2 hash; make one with `pillarbox admin hash-password`";
-            return Err(at("password", what));
+        let mut user = User::new(self.name.clone(), self.role);
+        if let Some(hash) = resolve("password", &self.password)? {
+            user = user.password_hash(hash.expose()).map_err(|error| at("password", &error.to_string()))?;
         }
-        let token = resolve("token", &self.token)?.map(|hash| {
-            sha256_from_hex(hash.expose()).ok_or_else(|| {
-                at("token", "is not the SHA-256 of a token; make one, with its hash, with `pillarbox admin make-token`")
-            })
-        });
-        Ok(Credentials { password, token: token.transpose()? })
+        if let Some(hash) = resolve("token", &self.token)? {
+            user = user.token_hash(hash.expose()).map_err(|error| at("token", &error.to_string()))?;
+        }
+        Ok(user)
     }
-}
-
-fn is_argon2(text: &str) -> bool {
-    PasswordHash::new(text).is_ok_and(|hash| {
-        hash.algorithm.as_str().starts_with("argon2") && hash.hash.is_some() && Params::try_from(&hash).is_ok()
-    })
-}
-
-fn sha256_from_hex(text: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(bytes)
 }
 
 pub(super) fn lower(mut section: Section<'_>) -> AdminSettings {
@@ -180,8 +128,8 @@ pub(super) fn lower(mut section: Section<'_>) -> AdminSettings {
         tls,
         hosts: section.take_checked("hosts", |hosts: &Vec<String>| host_names(hosts)).unwrap_or_default(),
         behind_tls_proxy: section.take("behind_tls_proxy").unwrap_or(false),
-        trusted_proxies: section.take("trusted_proxies").unwrap_or_default(),
-        mask: section.take("mask").unwrap_or_default(),
+        trusted_proxies: section.take("trusted_proxies").map(|Proxies(networks)| networks).unwrap_or_default(),
+        mask: section.take("mask").map(|Paths(mask)| mask).unwrap_or_default(),
         users,
     };
     section.finish();
@@ -234,9 +182,31 @@ fn host_names(hosts: &[String]) -> Result<(), String> {
     }
 }
 
-impl FromConfig for Mask {
+/// `mask`, as it is written.
+struct Paths(Mask);
+
+impl FromConfig for Paths {
     fn from_toml(value: Value) -> Result<Self, String> {
         let paths = Vec::<String>::from_toml(value)?;
-        Self::parse(&paths).map_err(|error| format!("has {error}"))
+        Mask::parse(&paths).map(Self).map_err(|error| format!("has {error}"))
     }
+}
+
+/// `trusted_proxies`, as it is written.
+struct Proxies(Networks);
+
+impl FromConfig for Proxies {
+    fn from_toml(value: Value) -> Result<Self, String> {
+        let read = |text: String| text.trim().parse().map_err(|_| not_a_network(&text));
+        Vec::<String>::from_toml(value)?.into_iter().map(read).collect::<Result<_, _>>().map(Self)
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let all = Vec::<String>::from_text(text)?.into_iter().map(Value::String).collect();
+        Self::from_toml(Value::Array(all))
+    }
+}
+
+fn not_a_network(text: &str) -> String {
+    format!("has {text:?}, but must be addresses or networks, like \"10.1.2.3\" or \"10.0.0.0/8\"")
 }

@@ -1,11 +1,11 @@
 //! `[destinations.NAME]`: what events are delivered to. The kinds and their keys are those of the registry.
 
 use pillarbox::Destination;
+use pillarbox_admin::{Discreet, Mask};
 use pillarbox_sinks::config::ConfigError;
 use pillarbox_sinks::{DestinationSettings, Registry};
 
 use super::environment::Environment;
-use crate::mask::{Discreet, Mask};
 
 /// Returns the kinds of destinations that the program has.
 pub(crate) fn registry() -> Registry {

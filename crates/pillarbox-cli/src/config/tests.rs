@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::mask::Mask;
+use pillarbox_admin::Mask;
 
 mod admin;
 mod celery;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pillarbox_admin::network_of;
 use tokio::time::Instant;
 
 use super::limits::Limits;
@@ -89,13 +90,5 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.places.lock().all.remove(&self.number);
-    }
-}
-
-/// Returns the network of an address: the owner of an IPv6 address has 2^64 of them.
-pub(crate) fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() >> 64 << 64).into()),
-        ip => ip,
     }
 }

@@ -1,24 +1,16 @@
-//! What `top` shows at one moment, put together from what the store says. Pure, but for reading it.
+//! What `top` shows at one moment, made from the desk's overview. Pure.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
-use pillarbox::store::{Depth, Latency, Minute, PausedView, RelayView};
-use pillarbox::{Inspect, StoreError};
+use chrono::{DateTime, Utc};
+use pillarbox::store::{Depth, Latency, Minute, RelayView};
+use pillarbox_admin::desk::{self, DestinationStatus, Health, Observations};
 use serde::Serialize;
 
 /// How far back the curve goes.
 pub(super) const MINUTES: usize = 60;
 /// Over how many minutes latencies are told.
 const RECENT: i64 = 5;
-
-/// A destination of the configuration.
-#[derive(Debug, Clone)]
-pub(crate) struct Configured {
-    pub(crate) name: String,
-    pub(crate) paused: bool,
-}
 
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Overview {
@@ -50,9 +42,12 @@ impl Quantiles {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Row {
     pub(super) name: String,
-    pub(super) state: State,
+    pub(super) state: Health,
     /// Who paused it, if people did.
     pub(super) paused_by: Option<String>,
+    pub(super) paused_in_configuration: bool,
+    /// It is in this configuration.
+    pub(super) configured: bool,
     /// In the last whole minute.
     pub(super) delivered_per_minute: u64,
     pub(super) failed_per_minute: u64,
@@ -62,70 +57,19 @@ pub(super) struct Row {
     pub(super) last_error: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum State {
-    Open,
-    Paused,
-    PausedInConfiguration,
-    Down,
-    Slow,
-    /// It is not in the configuration.
-    Unknown,
-}
-
 impl Overview {
-    pub(super) async fn read(inspect: &dyn Inspect, configured: &[Configured]) -> Result<Self, StoreError> {
-        let now = Utc::now();
-        let since = now - TimeDelta::minutes(MINUTES as i64);
-        let (depth, minutes) = (inspect.depth().await?, inspect.minutes(since).await?);
-        let (relays, pauses) = (inspect.relays().await?, inspect.pauses().await?);
-        Ok(Self::of(now, depth, &minutes, relays, &pauses, configured))
+    pub(super) fn of(seen: desk::Overview) -> Self {
+        Self::at(seen.at, seen.depth, seen.observed, seen.destinations)
     }
 
-    fn of(
-        now: DateTime<Utc>,
-        depth: Depth,
-        minutes: &[Minute],
-        relays: Vec<RelayView>,
-        pauses: &[PausedView],
-        configured: &[Configured],
-    ) -> Self {
-        let mut rows: BTreeMap<String, Row> = BTreeMap::new();
-        for destination in configured {
-            let state = if destination.paused { State::PausedInConfiguration } else { State::Open };
-            rows.insert(destination.name.clone(), Row::new(&destination.name, state));
-        }
-        let lanes = relays.iter().filter(|relay| relay.alive).flat_map(|relay| &relay.lanes);
-        for lane in lanes {
-            let row =
-                rows.entry(lane.destination.clone()).or_insert_with(|| Row::new(&lane.destination, State::Unknown));
-            row.queued += lane.queued;
-            row.sending += lane.sending;
-            if row.state == State::Open {
-                row.state = if lane.down {
-                    State::Down
-                } else if lane.congested {
-                    State::Slow
-                } else {
-                    State::Open
-                };
-            }
-            if row.last_error.is_none() {
-                row.last_error = lane.last_error.clone().filter(|_| lane.down);
-            }
-        }
-        for pause in pauses {
-            let row =
-                rows.entry(pause.destination.clone()).or_insert_with(|| Row::new(&pause.destination, State::Unknown));
-            row.state = State::Paused;
-            row.paused_by = Some(pause.paused_by.clone());
-        }
+    fn at(now: DateTime<Utc>, depth: Depth, observed: Observations, destinations: Vec<DestinationStatus>) -> Self {
         let mut overall = Latency::default();
-        for row in rows.values_mut() {
+        let mut rows = Vec::with_capacity(destinations.len());
+        for destination in destinations {
+            let mut row = Row::new(destination);
             let of_row = |minute: &&Minute| minute.destination == row.name;
             let mut latency = Latency::default();
-            for minute in minutes.iter().filter(of_row) {
+            for minute in observed.minutes.iter().filter(of_row) {
                 if age(now, minute) == 1 {
                     row.delivered_per_minute += minute.delivered;
                     row.failed_per_minute += minute.failed;
@@ -136,16 +80,17 @@ impl Overview {
             }
             overall.merge(&latency);
             row.latency = Quantiles::of(&latency);
+            rows.push(row);
         }
         let mut delivered = vec![0; MINUTES];
-        for minute in minutes {
+        for minute in &observed.minutes {
             let place = usize::try_from(age(now, minute)).ok().and_then(|age| (MINUTES - 1).checked_sub(age));
             if let Some(count) = place.and_then(|place| delivered.get_mut(place)) {
                 *count += minute.delivered;
             }
         }
-        let destinations = rows.into_values().collect();
-        Self { at: now, depth, delivered, latency: Quantiles::of(&overall), destinations, relays }
+        let (latency, relays) = (Quantiles::of(&overall), observed.relays);
+        Self { at: now, depth, delivered, latency, destinations: rows, relays }
     }
 }
 
@@ -155,17 +100,19 @@ fn age(now: DateTime<Utc>, minute: &Minute) -> i64 {
 }
 
 impl Row {
-    fn new(name: &str, state: State) -> Self {
+    fn new(destination: DestinationStatus) -> Self {
         Self {
-            name: name.to_owned(),
-            state,
-            paused_by: None,
+            state: destination.health,
+            paused_in_configuration: destination.is_paused_by_configuration(),
+            configured: destination.configured.is_some(),
+            paused_by: destination.paused.map(|paused| paused.paused_by),
             delivered_per_minute: 0,
             failed_per_minute: 0,
             latency: Quantiles::default(),
-            queued: 0,
-            sending: 0,
-            last_error: None,
+            queued: destination.queued,
+            sending: destination.sending,
+            last_error: destination.last_error.map(|(_, error)| error).filter(|_| destination.health == Health::Down),
+            name: destination.name,
         }
     }
 }
@@ -184,11 +131,12 @@ pub(super) fn short(seconds: Option<f64>) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::*;
+    use chrono::TimeDelta;
+    use pillarbox::Routes;
+    use pillarbox::store::PausedView;
+    use pillarbox_admin::DestinationInfo;
 
-    fn configured(name: &str, paused: bool) -> Configured {
-        Configured { name: name.to_owned(), paused }
-    }
+    use super::*;
 
     pub(in crate::top) fn at() -> DateTime<Utc> {
         "2026-03-01T12:30:20Z".parse().unwrap()
@@ -206,6 +154,7 @@ pub(super) mod tests {
     pub(in crate::top) fn example() -> Overview {
         let mut down = pillarbox::store::LaneView::new("mail");
         (down.down, down.queued, down.last_error) = (true, 3, Some("connection refused".to_owned()));
+        down.last_error_at = Some(at());
         let mut open = pillarbox::store::LaneView::new("runner");
         (open.sending, open.queued) = (7, 12);
         let relay = |host: &str, alive| RelayView {
@@ -219,24 +168,28 @@ pub(super) mod tests {
             lanes: vec![down.clone(), open.clone()],
         };
         let pauses =
-            [PausedView { destination: "audit".to_owned(), paused_at: at(), paused_by: "ann@host".to_owned() }];
-        let minutes = [
+            vec![PausedView { destination: "audit".to_owned(), paused_at: at(), paused_by: "ann@host".to_owned() }];
+        let minutes = vec![
             minute(0, "runner", 40, Duration::from_millis(12)),
             minute(1, "runner", 100, Duration::from_millis(12)),
             minute(1, "mail", 10, Duration::from_millis(900)),
             minute(30, "runner", 50, Duration::from_secs(60)),
         ];
-        let names = [configured("audit", false), configured("mail", false), configured("runner", false)];
-        let depth = Depth::default();
-        Overview::of(at(), depth, &minutes, vec![relay("vm1", true), relay("vm2", false)], &pauses, &names)
+        let names = ["audit", "mail", "runner"].map(|name| DestinationInfo::new(name, "http"));
+        let observed = Observations { minutes, relays: vec![relay("vm1", true), relay("vm2", false)], pauses };
+        let destinations = observed.destinations(&names, &Routes::default());
+        Overview::at(at(), Depth::default(), observed, destinations)
     }
 
     #[test]
     fn what_all_relays_say_is_put_together() {
         let overview = example();
         let [audit, mail, runner] = &overview.destinations[..] else { panic!("{overview:?}") };
-        assert_eq!((audit.state, audit.paused_by.as_deref()), (State::Paused, Some("ann@host")));
-        assert_eq!((mail.state, mail.queued, mail.last_error.as_deref()), (State::Down, 3, Some("connection refused")));
+        assert_eq!((audit.state, audit.paused_by.as_deref()), (Health::Paused, Some("ann@host")));
+        assert_eq!(
+            (mail.state, mail.queued, mail.last_error.as_deref()),
+            (Health::Down, 3, Some("connection refused"))
+        );
         assert_eq!((runner.delivered_per_minute, runner.failed_per_minute, runner.sending), (100, 50, 7));
         assert!(runner.latency.p99_seconds < Some(0.02), "{runner:?}");
         assert_eq!(overview.delivered[MINUTES - 1], 40);

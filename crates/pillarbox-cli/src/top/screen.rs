@@ -2,13 +2,14 @@
 //! knows no store.
 
 use pillarbox::store::RelayView;
+use pillarbox_admin::desk::Health;
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Row as Cells, Sparkline, Table, TableState};
 
-use super::overview::{Overview, Row, State, short};
+use super::overview::{Overview, Row, short};
 use super::{App, Asked};
 use crate::terminal::escaped;
 
@@ -127,23 +128,22 @@ fn right_from(first: usize, last: usize) -> impl FnMut(&'static str) -> Cell<'st
 }
 
 fn destination(row: &Row) -> Vec<Cell<'static>> {
-    let (state, color) = match row.state {
-        State::Open => ("open", Color::Green),
-        State::Paused | State::PausedInConfiguration => ("paused", Color::Yellow),
-        State::Down => ("down", Color::Red),
-        State::Slow => ("slow", Color::Yellow),
-        State::Unknown => ("unknown", Color::Reset),
+    let color = match row.state {
+        Health::Up => Color::Green,
+        Health::Paused | Health::Congested => Color::Yellow,
+        Health::Down => Color::Red,
+        _ => Color::Reset,
     };
     let figure = |text: String| Cell::from(Line::from(text).right_aligned());
-    let note = match (&row.paused_by, row.state) {
-        (Some(who), _) => format!("paused by {who}"),
-        (None, State::PausedInConfiguration) => "paused in the configuration".to_owned(),
-        (None, _) => row.last_error.clone().unwrap_or_default(),
+    let note = match &row.paused_by {
+        Some(who) => format!("paused by {who}"),
+        None if row.paused_in_configuration => "paused in the configuration".to_owned(),
+        None => row.last_error.clone().unwrap_or_default(),
     };
     let failing = if row.failed_per_minute > 0 { Style::new().fg(Color::Red) } else { Style::new() };
     vec![
         Cell::from(shown(&row.name)),
-        Cell::from(state).style(Style::new().fg(color)),
+        Cell::from(row.state.as_str()).style(Style::new().fg(color)),
         figure(row.delivered_per_minute.to_string()),
         figure(row.failed_per_minute.to_string()).style(failing),
         figure(short(row.latency.p50_seconds)),
@@ -183,10 +183,9 @@ fn relay_cells(relay: &RelayView, overview: &Overview) -> Cells<'static> {
     let since = |moment: chrono::DateTime<chrono::Utc>| {
         short((overview.at - moment).to_std().ok().map(|age| age.as_secs_f64()))
     };
-    let lanes = relay.lanes.iter().map(|lane| match (lane.paused, lane.down) {
-        (true, _) => format!("{} paused", lane.destination),
-        (false, true) => format!("{} down", lane.destination),
-        (false, false) => format!("{} {}+{}", lane.destination, lane.sending, lane.queued),
+    let lanes = relay.lanes.iter().map(|lane| match Health::of(lane) {
+        health @ (Health::Paused | Health::Down) => format!("{} {}", lane.destination, health.as_str()),
+        _ => format!("{} {}+{}", lane.destination, lane.sending, lane.queued),
     });
     Cells::new([
         Cell::from(shown(&relay.host)),

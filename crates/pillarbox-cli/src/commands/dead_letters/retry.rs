@@ -2,21 +2,19 @@
 //! itself is the desk's, as on the admin's pages.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use pillarbox_admin::Desk;
+use pillarbox_admin::desk::{Action, EventFilter, GroupKey, Job, JobScope, JobState, Preview};
 use serde_json::json;
 
 use super::super::destinations::who;
 use super::super::events::confirmed;
 use super::super::{Misuse, Session};
 use super::{Which, named};
-use crate::admin::desk::jobs::{Action, Choice, GroupKey, How, Job, Preview};
-use crate::admin::desk::{Desk, Wanted};
 use crate::output::count;
-use crate::store::Opened;
 
 /// How often progress is looked at.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -44,14 +42,13 @@ pub(super) struct Arguments {
     yes: bool,
 }
 
-pub(super) async fn run(arguments: &Arguments, opened: &Opened, session: &Session) -> anyhow::Result<()> {
+pub(super) async fn run(arguments: &Arguments, desk: &Desk, session: &Session) -> anyhow::Result<()> {
     let which = &arguments.which;
     if arguments.group.is_none() && which.event_type.is_none() && which.destination.is_none() && !arguments.all {
         return Err(Misuse("say which: --group, --type, --destination, or --all".to_owned()).into());
     }
-    let desk = Desk::new(opened.people(), &session.settings);
-    let choice = choose(arguments, opened, session).await?;
-    let expected = desk.preview(&Action::Retry, &choice).await?;
+    let scope = choose(arguments, desk).await?;
+    let expected = desk.preview(&Action::Retry, &scope).await?;
     if arguments.dry_run || expected.count == 0 {
         let answer = json!({ "would_retry": expected.count, "at_least": expected.at_least });
         return Ok(session.output.answer(&answer, || match expected.count {
@@ -63,29 +60,24 @@ pub(super) async fn run(arguments: &Arguments, opened: &Opened, session: &Sessio
     if !arguments.yes && !confirmed(&events, "retried")? {
         return Ok(session.output.answer(&json!({ "changed": 0 }), || "nothing was changed".to_owned())?);
     }
-    let job = desk.start(Action::Retry, &choice, arguments.rate, &who()).await?;
-    watch(&desk, &job, session).await?;
+    let job = desk.start(Action::Retry, &scope, arguments.rate, &who()).await?;
+    let job = watch(desk, job, session).await?;
     answer(&job, session)
 }
 
-async fn choose(arguments: &Arguments, opened: &Opened, session: &Session) -> anyhow::Result<Choice> {
+async fn choose(arguments: &Arguments, desk: &Desk) -> anyhow::Result<JobScope> {
     let which = &arguments.which;
     let since = which.since();
     let group = match &arguments.group {
         None => None,
         Some(name) => {
-            let letters = which.look(opened.inspect(), since, session).await?;
+            let letters = desk.dead_letters(&which.filter(), since).await?;
             let group = named(&letters.groups, name)?;
             Some(GroupKey { destination: group.destination.clone(), error: group.error.clone() })
         }
     };
-    let wanted = Wanted {
-        event_type: which.event_type.clone(),
-        destination: which.destination.clone(),
-        failed_since: Some(since),
-        ..Wanted::default()
-    };
-    Ok(Choice { wanted, group })
+    let filter = EventFilter { failed_since: Some(since), ..which.filter() };
+    Ok(JobScope { filter, group })
 }
 
 fn window(arguments: &Arguments) -> humantime::FormattedDuration {
@@ -98,8 +90,8 @@ fn shown(expected: Preview) -> String {
 }
 
 /// Until it has ended: by a bar for people, by lines for logs. Ctrl-C ends it after its batch.
-async fn watch(desk: &Desk, job: &Arc<Job>, session: &Session) -> anyhow::Result<()> {
-    let bar = bar(job, session);
+async fn watch(desk: &Desk, mut job: Job, session: &Session) -> anyhow::Result<Job> {
+    let bar = bar(&job, session);
     let interrupted = tokio::signal::ctrl_c();
     tokio::pin!(interrupted);
     let (mut glances, mut cancelled) = (0, false);
@@ -112,7 +104,8 @@ async fn watch(desk: &Desk, job: &Arc<Job>, session: &Session) -> anyhow::Result
             }
         }
         glances += 1;
-        let done = job.progress().done;
+        job = desk.job(job.id).await?;
+        let done = job.done;
         match &bar {
             Some(bar) => bar.set_position(done),
             None if glances % TOLD_EVERY == 0 => {
@@ -124,7 +117,7 @@ async fn watch(desk: &Desk, job: &Arc<Job>, session: &Session) -> anyhow::Result
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    Ok(())
+    Ok(job)
 }
 
 fn bar(job: &Job, session: &Session) -> Option<ProgressBar> {
@@ -138,22 +131,21 @@ fn bar(job: &Job, session: &Session) -> Option<ProgressBar> {
 }
 
 fn answer(job: &Job, session: &Session) -> anyhow::Result<()> {
-    let progress = job.progress();
-    let how = progress.ended.as_ref().map(|ended| ended.how.clone());
-    if let Some(How::Failed(why)) = &how {
-        anyhow::bail!("{why}, after {} had become due", count(progress.changed, "event"));
+    if job.state == JobState::Failed {
+        let why = job.error.as_deref().unwrap_or("the job failed");
+        anyhow::bail!("{why}, after {} had become due", count(job.changed, "event"));
     }
-    let cancelled = how == Some(How::Cancelled);
+    let cancelled = job.state == JobState::Cancelled;
     let answer = json!({
-        "changed": progress.changed, "refused": progress.refused, "cancelled": cancelled,
-        "seconds": progress.ended.map(|ended| ended.took.as_secs_f64()),
+        "changed": job.changed, "refused": job.refused, "cancelled": cancelled,
+        "seconds": job.took.as_secs_f64(),
     });
     Ok(session.output.answer(&answer, || {
-        let refused = match progress.refused {
+        let refused = match job.refused {
             0 => String::new(),
             refused => format!("; {refused} had moved on meanwhile"),
         };
         let broken = if cancelled { "; broken off" } else { "" };
-        format!("{} due now{refused}{broken}", count(progress.changed, "event"))
+        format!("{} due now{refused}{broken}", count(job.changed, "event"))
     })?)
 }

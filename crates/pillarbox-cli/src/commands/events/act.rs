@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::super::Session;
 use super::super::destinations::who;
-use crate::admin::desk::Desk;
+use crate::admin;
 use crate::output::count;
 
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ fn code(changed: usize, of: usize) -> ExitCode {
 
 pub(super) async fn fail(arguments: &Fail, session: &Session) -> anyhow::Result<ExitCode> {
     let opened = session.open().await?;
-    let desk = Desk::new(opened.people(), &session.settings);
+    let desk = admin::desk(opened.people(), &session.settings);
     let answers = desk.fail(&arguments.ids, &arguments.reason, &who()).await?;
     let failed = answers.iter().filter(|(_, marked)| *marked == Marked::Failed).count();
     let events: Vec<_> = answers.iter().map(|(id, marked)| json!({ "id": id, "result": marked })).collect();
@@ -59,7 +59,7 @@ fn refusal(marked: Marked) -> Option<&'static str> {
 
 pub(super) async fn replay(arguments: &Replay, session: &Session) -> anyhow::Result<ExitCode> {
     let opened = session.open().await?;
-    let desk = Desk::new(opened.people(), &session.settings);
+    let desk = admin::desk(opened.people(), &session.settings);
     let answers = desk.replay(&arguments.ids, &who()).await?;
     let replayed = answers.iter().filter(|(_, replayed)| matches!(replayed, Replayed::As { .. })).count();
     let events: Vec<_> = answers

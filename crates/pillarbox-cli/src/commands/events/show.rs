@@ -2,11 +2,11 @@
 
 use anyhow::Context;
 use pillarbox::store::{AttemptView, DeliveryView, EventDetail, State};
+use pillarbox_admin::pretty;
 use uuid::Uuid;
 
 use super::super::Session;
 use super::moment;
-use crate::pretty::pretty;
 use crate::table::{Align, Table, fields, shortened};
 
 const ERROR_WIDTH: usize = 100;

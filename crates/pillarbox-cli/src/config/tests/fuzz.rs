@@ -56,7 +56,7 @@ fn everything_said(text: &str) -> String {
         }
     }
     for user in &settings.admin.users {
-        said.extend(user.credentials(&environment).err().map(|error| error.to_string()));
+        said.extend(user.known(&environment).err().map(|error| error.to_string()));
     }
     said.extend(settings.tracing.export(&environment).err().map(|error| error.to_string()));
     said

@@ -1,0 +1,208 @@
+//! `/login` and `/logout`, sessions and tokens: how users come in when the application has no authentication of its own.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Extension, Form, Query, State};
+use axum::http::header::SET_COOKIE;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::Deserialize;
+
+use super::session::{Cookies, Sessions};
+use super::throttle::Throttle;
+use super::users::{User, Users};
+use super::{Host, Visitor, bearer};
+use crate::base::Base;
+use crate::network::Networks;
+use crate::pages::then;
+use crate::refusal::{Refusal, page_response};
+use crate::theme::Theme;
+
+pub(super) const PATH: &str = "/login";
+const TEXT_LIMIT: usize = 1024;
+/// The longest body: anybody may send one.
+const BODY_LIMIT: usize = 16 << 10;
+
+/// What the log-in pages work with.
+pub(super) struct Login {
+    users: Users,
+    sessions: Sessions,
+    throttle: Throttle,
+    cookies: Cookies,
+    proxies: Networks,
+}
+
+impl Login {
+    pub(super) fn new(users: Vec<User>, secure: bool, proxies: Networks) -> Self {
+        Self {
+            users: Users::new(users),
+            sessions: Sessions::default(),
+            throttle: Throttle::default(),
+            cookies: Cookies { secure },
+            proxies,
+        }
+    }
+
+    /// Returns the sender of a request by its token or its session.
+    pub(super) async fn visitor(&self, headers: &HeaderMap, host: &str) -> Result<Visitor, Refusal> {
+        let visitor = |who, csrf| Visitor { who, csrf, can_log_in: true };
+        if let Some(token) = bearer(headers) {
+            let unknown = || Refusal::unknown("the token is not known; make one with `pillarbox admin make-token`");
+            return Ok(visitor(Some(self.users.by_token(token).ok_or_else(unknown)?), None));
+        }
+        let session = self.cookies.named(host).of(headers).and_then(|id| self.sessions.find(id, Instant::now()));
+        let known = session.and_then(|session| Some((self.users.named(&session.name)?, session.csrf)));
+        let (who, csrf) = known.unzip();
+        Ok(visitor(who, csrf))
+    }
+
+    /// Returns the client's address. Only a trusted proxy is believed, and of what it says only what other trusted
+    /// proxies and itself have added: the last address that is not one of theirs.
+    fn address(&self, peer: Option<SocketAddr>, headers: &HeaderMap) -> IpAddr {
+        let mut address = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+        let told = headers.get_all("x-forwarded-for").iter().rev();
+        let mut told = told.flat_map(|value| value.to_str().unwrap_or_default().rsplit(','));
+        while self.proxies.contain(address) {
+            let Some(before) = told.next().and_then(forwarded) else { break };
+            address = before;
+        }
+        address
+    }
+}
+
+/// An address as proxies write it, some with a port.
+fn forwarded(text: &str) -> Option<IpAddr> {
+    let text = text.trim();
+    text.parse().ok().or_else(|| text.parse().ok().map(|address: SocketAddr| address.ip()))
+}
+
+pub(super) fn routes(login: Arc<Login>) -> Router {
+    Router::new()
+        .route(PATH, get(ask).post(log_in))
+        .route("/logout", post(log_out))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(login)
+}
+
+#[derive(Template)]
+#[template(path = "login.html")]
+struct LoginPage<'a> {
+    base: &'a Base,
+    theme: Theme,
+    next: &'a str,
+    name: &'a str,
+    /// What was wrong the last time.
+    wrong: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
+struct LoginAsked {
+    next: Option<String>,
+}
+
+async fn ask(
+    visitor: Visitor,
+    Extension(base): Extension<Base>,
+    headers: HeaderMap,
+    Query(asked): Query<LoginAsked>,
+) -> Response {
+    let next = place(asked.next.as_deref());
+    if visitor.who.is_some() {
+        return then(next);
+    }
+    let page = LoginPage { base: &base, theme: Theme::of(&headers), next, name: "", wrong: None };
+    page_response(StatusCode::OK, &page)
+}
+
+#[derive(Deserialize)]
+struct Given {
+    name: String,
+    password: String,
+    next: Option<String>,
+}
+
+async fn log_in(
+    State(login): State<Arc<Login>>,
+    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    Extension(base): Extension<Base>,
+    Extension(host): Extension<Host>,
+    headers: HeaderMap,
+    Form(given): Form<Given>,
+) -> Result<Response, Refusal> {
+    let next = place(given.next.as_deref());
+    let address = login.address(peer.map(|Extension(ConnectInfo(peer))| peer), &headers);
+    let (theme, base) = (Theme::of(&headers), &base);
+    let again = |status, wrong: &str| {
+        page_response(status, &LoginPage { base, theme, next, name: &given.name, wrong: Some(wrong) })
+    };
+    if given.name.len() > TEXT_LIMIT || given.password.len() > TEXT_LIMIT {
+        return Ok(again(StatusCode::BAD_REQUEST, "The name or the password is too long."));
+    }
+    match login.throttle.attempt(&given.name, address, Instant::now()) {
+        Ok(delay) => tokio::time::sleep(delay).await,
+        Err(wait) => return Ok(wait_first(wait, again)),
+    }
+    let Some(who) = login.users.by_password(&given.name, given.password.clone()).await? else {
+        // A name that is not known may be a password that slipped into the wrong field.
+        let name = Some(given.name.as_str()).filter(|name| login.users.has(name));
+        tracing::warn!(user = name.unwrap_or("(not known)"), %address, "a log-in to the admin failed");
+        return Ok(again(StatusCode::UNAUTHORIZED, "The name or the password is wrong."));
+    };
+    login.throttle.forgive(&given.name, address);
+    // Another session of this browser ends with it.
+    let cookie = login.cookies.named(&host.0);
+    if let Some(id) = cookie.of(&headers) {
+        login.sessions.end(id);
+    }
+    tracing::info!(user = who.name, %address, "logged in to the admin");
+    let id = login.sessions.begin(&who.name, Instant::now()).map_err(|error| {
+        tracing::error!("session not started: {error}");
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the session cannot be started; the log says why")
+    })?;
+    Ok(([(SET_COOKIE, cookie.begin(&id))], then(next)).into_response())
+}
+
+fn wait_first(wait: Duration, again: impl FnOnce(StatusCode, &str) -> Response) -> Response {
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    let unit = if seconds == 1 { "second" } else { "seconds" };
+    let wrong = format!("That was tried too often. Try again in {seconds} {unit}.");
+    let mut response = again(StatusCode::TOO_MANY_REQUESTS, &wrong);
+    response.headers_mut().insert(axum::http::header::RETRY_AFTER, seconds.into());
+    response
+}
+
+async fn log_out(State(login): State<Arc<Login>>, Extension(host): Extension<Host>, headers: HeaderMap) -> Response {
+    let cookie = login.cookies.named(&host.0);
+    if let Some(id) = cookie.of(&headers) {
+        login.sessions.end(id);
+    }
+    ([(SET_COOKIE, cookie.end())], then(PATH)).into_response()
+}
+
+/// Only a place of our own: whatever else a link says, nobody is led away.
+pub(crate) fn place(next: Option<&str>) -> &str {
+    let ours = |place: &&str| {
+        let plain = !place.contains(|c: char| c == '\\' || c.is_control());
+        place.starts_with('/') && !place.starts_with("//") && plain
+    };
+    next.filter(ours).unwrap_or("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place;
+
+    #[test]
+    fn nobody_is_led_away() {
+        assert_eq!(place(Some("/events?state=failed")), "/events?state=failed");
+        for away in ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:x", "/\nx", ""] {
+            assert_eq!(place(Some(away)), "/", "{away}");
+        }
+        assert_eq!(place(None), "/");
+    }
+}

@@ -1,0 +1,220 @@
+//! Actions on events that are named, and on destinations.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use pillarbox::store::{Marked, Replayed, Retried};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::problem::Undone;
+use crate::access::Operator;
+use crate::asked::{At, Body};
+use crate::desk::Desk;
+use crate::refusal::Refusal;
+
+type AtDesk = State<Arc<Desk>>;
+type Answer<T> = Result<Json<T>, Refusal>;
+
+/// Which events
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ids {
+    /// Their ids
+    #[schema(min_items = 1, max_items = 500)]
+    ids: Vec<Uuid>,
+}
+
+/// Which events, and why
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IdsAndReason {
+    /// Their ids
+    #[schema(min_items = 1, max_items = 500)]
+    ids: Vec<Uuid>,
+    /// Stands in their error
+    #[serde(default)]
+    #[schema(max_length = 500)]
+    reason: String,
+}
+
+/// Why
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Reason {
+    /// Stands in its error
+    #[serde(default)]
+    #[schema(max_length = 500)]
+    reason: String,
+}
+
+/// What came of it, event by event
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Done {
+    /// How many were changed
+    changed: usize,
+    /// In the order in which they were named
+    events: Vec<DoneOne>,
+}
+
+/// What came of it for one event
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct DoneOne {
+    id: Uuid,
+    /// What it is now, or why nothing was changed
+    result: DoneResult,
+    /// The event that a replay has made
+    replayed_as: Option<Uuid>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum DoneResult {
+    /// Due now, with all its attempts before it
+    Due,
+    /// Given up
+    Failed,
+    /// Emitted anew
+    Replayed,
+    /// It is being sent at this moment: nothing was changed
+    BeingSent,
+    /// It was delivered: nothing was changed
+    Delivered,
+    /// It is a dead letter already: nothing was changed
+    FailedAlready,
+    /// It is not delivered yet: nothing was changed
+    Pending,
+    /// There is no such event
+    Unknown,
+}
+
+impl Done {
+    fn new(events: Vec<DoneOne>) -> Self {
+        let is_change =
+            |one: &&DoneOne| matches!(one.result, DoneResult::Due | DoneResult::Failed | DoneResult::Replayed);
+        Self { changed: events.iter().filter(is_change).count(), events }
+    }
+
+    fn retried(answers: Vec<(Uuid, Retried)>) -> Self {
+        let one = |(id, retried)| {
+            let result = match retried {
+                Retried::Due => DoneResult::Due,
+                Retried::BeingSent => DoneResult::BeingSent,
+                Retried::Delivered => DoneResult::Delivered,
+                Retried::Unknown => DoneResult::Unknown,
+            };
+            DoneOne { id, result, replayed_as: None }
+        };
+        Self::new(answers.into_iter().map(one).collect())
+    }
+
+    fn failed(answers: Vec<(Uuid, Marked)>) -> Self {
+        let one = |(id, marked)| {
+            let result = match marked {
+                Marked::Failed => DoneResult::Failed,
+                Marked::BeingSent => DoneResult::BeingSent,
+                Marked::Delivered => DoneResult::Delivered,
+                Marked::Already => DoneResult::FailedAlready,
+                Marked::Unknown => DoneResult::Unknown,
+            };
+            DoneOne { id, result, replayed_as: None }
+        };
+        Self::new(answers.into_iter().map(one).collect())
+    }
+
+    fn replayed(answers: Vec<(Uuid, Replayed)>) -> Self {
+        let one = |(id, replayed)| {
+            let (result, replayed_as) = match replayed {
+                Replayed::As { id } => (DoneResult::Replayed, Some(id)),
+                Replayed::Pending => (DoneResult::Pending, None),
+                Replayed::Unknown => (DoneResult::Unknown, None),
+            };
+            DoneOne { id, result, replayed_as }
+        };
+        Self::new(answers.into_iter().map(one).collect())
+    }
+
+    /// Of a single event: what is not there is not found, and what was not changed is a conflict.
+    fn single(self) -> Answer<Self> {
+        use axum::http::StatusCode;
+        let Some(one) = self.events.first() else { return Ok(Json(self)) };
+        let conflict = |what: &str| Err(Refusal::new(StatusCode::CONFLICT, format!("event {} {what}", one.id)));
+        match one.result {
+            DoneResult::Due | DoneResult::Failed | DoneResult::Replayed => Ok(Json(self)),
+            DoneResult::BeingSent => conflict("is being sent at this moment; nothing was changed: try again later"),
+            DoneResult::Delivered => conflict("was delivered; nothing was changed: replay sends it once more"),
+            DoneResult::FailedAlready => conflict("is a dead letter already; nothing was changed"),
+            DoneResult::Pending => conflict("is not delivered yet; nothing was changed: retry makes it due now"),
+            DoneResult::Unknown => Err(Refusal::new(
+                StatusCode::NOT_FOUND,
+                format!("there is no event {}; it may have been cleaned up", one.id),
+            )),
+        }
+    }
+}
+
+/// Make events due now, with all their attempts before them
+#[utoipa::path(post, path = "/events/retry", tag = "events", request_body = Ids, responses((status = 200, body = Done), Undone))]
+pub(super) async fn retry(Operator(who): Operator, State(desk): AtDesk, Body(body): Body<Ids>) -> Answer<Done> {
+    Ok(Json(Done::retried(desk.retry(body.ids, &who.name).await?)))
+}
+
+/// Give events up
+#[utoipa::path(post, path = "/events/fail", tag = "events", request_body = IdsAndReason, responses((status = 200, body = Done), Undone))]
+pub(super) async fn fail(Operator(who): Operator, State(desk): AtDesk, Body(body): Body<IdsAndReason>) -> Answer<Done> {
+    Ok(Json(Done::failed(desk.fail(&body.ids, &body.reason, &who.name).await?)))
+}
+
+/// Emit delivered or failed events anew, as events of their own
+#[utoipa::path(post, path = "/events/replay", tag = "events", request_body = Ids, responses((status = 200, body = Done), Undone))]
+pub(super) async fn replay(Operator(who): Operator, State(desk): AtDesk, Body(body): Body<Ids>) -> Answer<Done> {
+    Ok(Json(Done::replayed(desk.replay(&body.ids, &who.name).await?)))
+}
+
+/// Make an event due now, with all its attempts before it
+#[utoipa::path(post, path = "/events/{id}/retry", tag = "events", params(("id" = Uuid, Path, description = "The event's id")), responses((status = 200, body = Done), Undone))]
+pub(super) async fn retry_one(Operator(who): Operator, State(desk): AtDesk, At(id): At<Uuid>) -> Answer<Done> {
+    Done::retried(desk.retry(vec![id], &who.name).await?).single()
+}
+
+/// Give an event up
+#[utoipa::path(post, path = "/events/{id}/fail", tag = "events", params(("id" = Uuid, Path, description = "The event's id")), request_body = Reason, responses((status = 200, body = Done), Undone))]
+pub(super) async fn fail_one(
+    Operator(who): Operator,
+    State(desk): AtDesk,
+    At(id): At<Uuid>,
+    Body(body): Body<Reason>,
+) -> Answer<Done> {
+    Done::failed(desk.fail(&[id], &body.reason, &who.name).await?).single()
+}
+
+/// Emit a delivered or failed event anew, as an event of its own
+#[utoipa::path(post, path = "/events/{id}/replay", tag = "events", params(("id" = Uuid, Path, description = "The event's id")), responses((status = 200, body = Done), Undone))]
+pub(super) async fn replay_one(Operator(who): Operator, State(desk): AtDesk, At(id): At<Uuid>) -> Answer<Done> {
+    Done::replayed(desk.replay(&[id], &who.name).await?).single()
+}
+
+/// Whether it is paused now, and whether that is new
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Paused {
+    destination: String,
+    paused: bool,
+    /// It was not so before
+    changed: bool,
+}
+
+/// Send nothing to a destination until it is resumed
+#[utoipa::path(post, path = "/destinations/{name}/pause", tag = "destinations", params(("name" = String, Path, description = "The destination's name")), responses((status = 200, body = Paused), Undone))]
+pub(super) async fn pause(Operator(who): Operator, State(desk): AtDesk, At(name): At<String>) -> Answer<Paused> {
+    let changed = desk.pause(&name, &who.name).await?;
+    Ok(Json(Paused { destination: name, paused: true, changed }))
+}
+
+/// End a pause
+#[utoipa::path(post, path = "/destinations/{name}/resume", tag = "destinations", params(("name" = String, Path, description = "The destination's name")), responses((status = 200, body = Paused), Undone))]
+pub(super) async fn resume(Operator(who): Operator, State(desk): AtDesk, At(name): At<String>) -> Answer<Paused> {
+    let changed = desk.resume(&name, &who.name).await?;
+    Ok(Json(Paused { destination: name, paused: false, changed }))
+}

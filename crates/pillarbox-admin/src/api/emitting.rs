@@ -1,0 +1,131 @@
+//! Emit through the API: as `pillarbox emit`, in a transaction of its own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
+use pillarbox::Event;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::problem::Undone;
+use crate::access::Operator;
+use crate::asked::Body;
+use crate::desk::Desk;
+use crate::refusal::Refusal;
+
+/// An event to emit
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewEvent {
+    /// What it is about: `Order`
+    #[schema(min_length = 1, max_length = 100)]
+    aggregate_type: String,
+    /// Which one: `42`
+    #[schema(min_length = 1, max_length = 100)]
+    aggregate_id: String,
+    /// What happened: `order.placed`
+    #[schema(min_length = 1, max_length = 255)]
+    event_type: String,
+    /// JSON for the receivers; `{}` without it
+    #[serde(default = "nothing")]
+    #[schema(value_type = serde_json::Value)]
+    payload: Box<RawValue>,
+    /// Travel with the event
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    /// Unique with the event type; without it `AGGREGATE_TYPE:AGGREGATE_ID`
+    #[schema(min_length = 1, max_length = 255)]
+    idempotency_key: Option<String>,
+    /// It may happen to the same aggregate again: the key is the event's own id
+    #[serde(default)]
+    repeatable: bool,
+    /// If there is such an event already, answer it instead of refusing
+    #[serde(default)]
+    once: bool,
+    /// After how many failed attempts it is given up; 0 means never
+    #[schema(maximum = 2147483647)]
+    max_attempts: Option<u32>,
+    /// Not to be delivered before
+    deliver_at: Option<DateTime<Utc>>,
+}
+
+fn nothing() -> Box<RawValue> {
+    RawValue::from_string("{}".to_owned()).unwrap_or_default()
+}
+
+impl NewEvent {
+    fn into_event(self) -> Result<Event, Refusal> {
+        if self.repeatable && (self.once || self.idempotency_key.is_some()) {
+            let what = "repeatable events have a key of their own; leave out idempotency_key and once, or repeatable";
+            return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, what));
+        }
+        let mut event = Event::new(self.aggregate_type, self.aggregate_id, self.event_type).payload(self.payload);
+        if let Some(key) = self.idempotency_key {
+            event = event.idempotency_key(key);
+        }
+        if self.repeatable {
+            event = event.repeatable();
+        }
+        for (name, value) in self.headers {
+            event = event.header(name, value);
+        }
+        if let Some(attempts) = self.max_attempts {
+            event = event.max_attempts(attempts);
+        }
+        if let Some(moment) = self.deliver_at {
+            event = event.deliver_at(moment);
+        }
+        Ok(event)
+    }
+}
+
+/// The event that was emitted
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct EmittedEvent {
+    id: Uuid,
+    seq: i64,
+    event_type: String,
+    idempotency_key: String,
+    created_at: DateTime<Utc>,
+    /// Otherwise it was there already
+    is_new: bool,
+}
+
+/// Emit one event
+#[utoipa::path(
+    post, path = "/events", tag = "events", request_body = NewEvent,
+    responses(
+        (status = 201, body = EmittedEvent, description = "Emitted"),
+        (status = 200, body = EmittedEvent, description = "With `once`: it was there already"),
+        Undone
+    )
+)]
+pub(super) async fn emit(
+    Operator(who): Operator,
+    State(desk): State<Arc<Desk>>,
+    Body(body): Body<NewEvent>,
+) -> Result<Response, Refusal> {
+    let once = body.once;
+    let emitted = desk.emit(body.into_event()?, once, &who.name).await?;
+    let view = EmittedEvent {
+        id: emitted.id,
+        seq: emitted.seq,
+        event_type: emitted.event_type,
+        idempotency_key: emitted.idempotency_key,
+        created_at: emitted.created_at,
+        is_new: emitted.is_new,
+    };
+    if !view.is_new {
+        return Ok(Json(view).into_response());
+    }
+    let place = format!("{}/events/{}", super::BASE, view.id);
+    Ok((StatusCode::CREATED, [(LOCATION, place)], Json(view)).into_response())
+}

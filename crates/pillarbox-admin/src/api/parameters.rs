@@ -1,0 +1,157 @@
+//! The parameters of the API's addresses, as its document describes them.
+
+use chrono::{DateTime, Utc};
+use pillarbox::store::Turn;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::asked::{FilterAsked, StateName, WINDOW_HOURS, bad, cursor, hours, within};
+use crate::desk::{EventFilter, MOST};
+use crate::refusal::Refusal;
+
+const USUAL_LIMIT: usize = 50;
+
+/// A page of events. Parameters that are left out do not narrow it
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventsAsked {
+    /// Where it is
+    #[param(inline)]
+    state: Option<StateName>,
+    /// `*` stands for anything: `order.*`
+    event_type: Option<String>,
+    /// Exactly this
+    aggregate_type: Option<String>,
+    /// Exactly this
+    aggregate_id: Option<String>,
+    /// Waits for this destination, or `unrouted`
+    parked_on: Option<String>,
+    /// Routed to this destination, or failed on it
+    destination: Option<String>,
+    /// Part of its id, type, aggregate, key or error, whatever the case
+    search: Option<String>,
+    /// Emitted at or after
+    since: Option<DateTime<Utc>>,
+    /// Emitted before
+    until: Option<DateTime<Utc>>,
+    /// Failed at or after. Only dead letters match
+    failed_since: Option<DateTime<Utc>>,
+    /// The `next` of the page before
+    cursor: Option<String>,
+    /// Events of a page at most; 50 without it
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<usize>,
+    /// Otherwise the newest
+    oldest_first: Option<bool>,
+}
+
+impl EventsAsked {
+    pub(super) fn lowered(self) -> Result<(EventFilter, Turn), Refusal> {
+        let after = self.cursor.map(|text| cursor(&text));
+        let turn = Turn {
+            after: after.transpose()?,
+            limit: limit(self.limit)?,
+            oldest_first: self.oldest_first.unwrap_or(false),
+        };
+        let asked = FilterAsked {
+            state: self.state,
+            event_type: self.event_type,
+            aggregate_type: self.aggregate_type,
+            aggregate_id: self.aggregate_id,
+            parked_on: self.parked_on,
+            destination: self.destination,
+            search: self.search,
+            since: self.since,
+            until: self.until,
+            failed_since: self.failed_since,
+        };
+        Ok((asked.filter()?, turn))
+    }
+}
+
+/// Dead letters. Parameters that are left out do not narrow it
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeadLettersAsked {
+    /// `*` stands for anything: `order.*`
+    event_type: Option<String>,
+    /// Exactly this
+    aggregate_type: Option<String>,
+    /// Exactly this
+    aggregate_id: Option<String>,
+    /// Routed to this destination, or failed on it
+    destination: Option<String>,
+    /// Part of its id, type, aggregate, key or error, whatever the case
+    search: Option<String>,
+    /// How far to look back; 168 without it
+    #[param(minimum = 1, maximum = 8760)]
+    hours: Option<u32>,
+}
+
+impl DeadLettersAsked {
+    pub(super) fn lowered(self) -> Result<(EventFilter, u32), Refusal> {
+        let asked = FilterAsked {
+            event_type: self.event_type,
+            aggregate_type: self.aggregate_type,
+            aggregate_id: self.aggregate_id,
+            destination: self.destination,
+            search: self.search,
+            ..FilterAsked::default()
+        };
+        Ok((asked.filter()?, hours(self.hours.unwrap_or(WINDOW_HOURS))?))
+    }
+}
+
+/// Of how long
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WindowAsked {
+    /// How far to look back; 60 without it
+    #[param(minimum = 1, maximum = 1440)]
+    minutes: Option<u32>,
+}
+
+impl WindowAsked {
+    pub(super) fn minutes(&self) -> Result<u32, Refusal> {
+        within("minutes", self.minutes.unwrap_or(60), 24 * 60)
+    }
+}
+
+/// What to find
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FindAsked {
+    /// An id, an idempotency key or an aggregate id, exactly
+    #[param(min_length = 1)]
+    pub(super) q: String,
+}
+
+/// A page of the audit
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AuditAsked {
+    /// The `next` of the page before
+    pub(super) before: Option<i64>,
+    /// Lines of a page at most; 50 without it
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<usize>,
+}
+
+impl AuditAsked {
+    pub(super) fn limit(&self) -> Result<usize, Refusal> {
+        limit(self.limit)
+    }
+}
+
+fn limit(given: Option<usize>) -> Result<usize, Refusal> {
+    match given {
+        None => Ok(USUAL_LIMIT),
+        Some(limit @ 1..=MOST) => Ok(limit),
+        Some(limit) => Err(bad(format!("limit is {limit}, but must be from 1 to {MOST}"))),
+    }
+}

@@ -1,0 +1,105 @@
+//! What the API says when it does not do what it was asked to: problems as RFC 9457 has them, the same for each handler.
+
+use std::collections::BTreeMap;
+
+use axum::http::StatusCode;
+use pillarbox::{EmitError, StoreError};
+use serde::Serialize;
+use utoipa::openapi::response::Response;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
+use utoipa::{IntoResponses, ToSchema};
+
+use crate::desk::DeskError;
+use crate::refusal::Refusal;
+
+pub(super) const KIND: &str = "application/problem+json";
+
+/// Why it was not done. RFC 9457.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Problem {
+    /// `about:blank`: the title says it all
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// That of the status
+    title: &'static str,
+    /// The status of the answer
+    status: u16,
+    /// What is wrong, and what to do
+    detail: String,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, detail: String) -> Self {
+        let title = status.canonical_reason().unwrap_or("refused");
+        Self { kind: "about:blank", title, status: status.as_u16(), detail }
+    }
+
+    pub(super) fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl From<DeskError> for Refusal {
+    fn from(error: DeskError) -> Self {
+        let status = match &error {
+            DeskError::Unknown(_) => StatusCode::NOT_FOUND,
+            DeskError::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            DeskError::Busy(_) => StatusCode::CONFLICT,
+            DeskError::Store(StoreError::BadCursor(_)) => StatusCode::BAD_REQUEST,
+            DeskError::Store(StoreError::Emit(EmitError::Invalid(_))) => StatusCode::UNPROCESSABLE_ENTITY,
+            DeskError::Store(StoreError::Emit(EmitError::Duplicate { event_type, idempotency_key })) => {
+                let detail = format!(
+                    "an event {event_type:?} with the idempotency key {idempotency_key:?} exists already; if it may \
+                     happen again, set repeatable or an idempotency_key of its own; if telling it once is enough, set once"
+                );
+                return Self::new(StatusCode::CONFLICT, detail);
+            }
+            DeskError::Store(StoreError::Connect { .. }) => StatusCode::SERVICE_UNAVAILABLE,
+            DeskError::Store(error) => {
+                tracing::error!(%error, "the admin could not be answered");
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+/// What every read may answer instead.
+pub(super) struct Unread;
+
+impl IntoResponses for Unread {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problems(&[
+            ("400", "The address or its parameters are not understood"),
+            ("401", "Who asks is not known"),
+            ("404", "There is no such thing"),
+            ("500", "It could not be read"),
+            ("503", "The database cannot be reached"),
+        ])
+    }
+}
+
+/// What every action may answer instead.
+pub(super) struct Undone;
+
+impl IntoResponses for Undone {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let mut all = Unread::responses();
+        all.extend(problems(&[
+            ("403", "Who asks may not act"),
+            ("409", "It is not possible now: there is such an event, or too much is under way"),
+            ("413", "The body is too large"),
+            ("415", "The body is not application/json"),
+            ("422", "The body is understood, and cannot be done"),
+        ]));
+        all
+    }
+}
+
+fn problems(all: &[(&str, &str)]) -> BTreeMap<String, RefOr<Response>> {
+    let problem = |what: &str| {
+        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+        RefOr::T(ResponseBuilder::new().description(what).content(KIND, content).build())
+    };
+    all.iter().map(|(status, what)| ((*status).to_owned(), problem(what))).collect()
+}

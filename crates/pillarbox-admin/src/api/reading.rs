@@ -1,0 +1,112 @@
+//! Reads of the API: each asks the desk and answers a view.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use uuid::Uuid;
+
+use super::parameters::{AuditAsked, DeadLettersAsked, EventsAsked, FindAsked, WindowAsked};
+use super::problem::Unread;
+use super::views::{
+    AuditPage, DeadLetterGroups, Destinations, EventFull, EventPage, Events, Minutes, Overview, Relays,
+};
+use crate::access::Viewer;
+use crate::asked::{Asked, At, bad};
+use crate::desk::{Desk, ago};
+use crate::refusal::Refusal;
+
+type Answer<T> = Result<Json<T>, Refusal>;
+type AtDesk = State<Arc<Desk>>;
+
+/// What flows, what waits, how long it takes
+#[utoipa::path(get, path = "/overview", tag = "figures", params(WindowAsked), responses((status = 200, body = Overview), Unread))]
+pub(super) async fn overview(_: Viewer, State(desk): AtDesk, Asked(asked): Asked<WindowAsked>) -> Answer<Overview> {
+    Ok(Json(desk.overview(minutes_long(asked.minutes()?)).await?.into()))
+}
+
+/// What was delivered and what failed, per minute and destination
+#[utoipa::path(get, path = "/minutes", tag = "figures", params(WindowAsked), responses((status = 200, body = Minutes), Unread))]
+pub(super) async fn minutes(_: Viewer, State(desk): AtDesk, Asked(asked): Asked<WindowAsked>) -> Answer<Minutes> {
+    Ok(Json(desk.minutes(minutes_long(asked.minutes()?)).await?.into()))
+}
+
+/// A page of events
+///
+/// A page looks at a bounded number of events, so that it may have few of them, or none, and a `next` to go on with.
+#[utoipa::path(get, path = "/events", tag = "events", params(EventsAsked), responses((status = 200, body = EventPage), Unread))]
+pub(super) async fn events(_: Viewer, State(desk): AtDesk, Asked(asked): Asked<EventsAsked>) -> Answer<EventPage> {
+    let (filter, turn) = asked.lowered()?;
+    Ok(Json(desk.events(&filter, &turn).await?.into()))
+}
+
+/// One event, with all that is known of it
+#[utoipa::path(get, path = "/events/{id}", tag = "events", params(("id" = Uuid, Path, description = "The event's id")), responses((status = 200, body = EventFull), Unread))]
+pub(super) async fn event(_: Viewer, State(desk): AtDesk, At(id): At<Uuid>) -> Answer<EventFull> {
+    Ok(Json(desk.event(id).await?.into()))
+}
+
+/// Events of the same aggregate around this one
+#[utoipa::path(get, path = "/events/{id}/neighbours", tag = "events", params(("id" = Uuid, Path, description = "The event's id")), responses((status = 200, body = Events), Unread))]
+pub(super) async fn neighbours(_: Viewer, State(desk): AtDesk, At(id): At<Uuid>) -> Answer<Events> {
+    Ok(Json(desk.neighbours(id).await?.into()))
+}
+
+/// The payload alone, as it is stored but for what is masked
+#[utoipa::path(get, path = "/events/{id}/payload", tag = "events", params(("id" = Uuid, Path, description = "The event's id")), responses((status = 200, body = serde_json::Value, content_type = "application/json"), Unread))]
+pub(super) async fn payload(_: Viewer, State(desk): AtDesk, At(id): At<Uuid>) -> Result<Response, Refusal> {
+    let payload: Box<str> = desk.payload(id).await?.into();
+    Ok(([(CONTENT_TYPE, "application/json")], String::from(payload)).into_response())
+}
+
+/// Events with exactly this id, idempotency key or aggregate id
+#[utoipa::path(get, path = "/find", tag = "events", params(FindAsked), responses((status = 200, body = Events), Unread))]
+pub(super) async fn find(_: Viewer, State(desk): AtDesk, Asked(asked): Asked<FindAsked>) -> Answer<Events> {
+    let text = asked.q.trim();
+    if text.is_empty() || text.contains('\0') {
+        return Err(bad("q must be an id, an idempotency key or an aggregate id"));
+    }
+    Ok(Json(desk.find(text).await?.into()))
+}
+
+/// Dead letters by destination and error
+#[utoipa::path(get, path = "/dead-letters", tag = "dead letters", params(DeadLettersAsked), responses((status = 200, body = DeadLetterGroups), Unread))]
+pub(super) async fn dead_letters(
+    _: Viewer,
+    State(desk): AtDesk,
+    Asked(asked): Asked<DeadLettersAsked>,
+) -> Answer<DeadLetterGroups> {
+    let (filter, hours) = asked.lowered()?;
+    let since = ago(Duration::from_secs(u64::from(hours) * 3600));
+    Ok(Json(DeadLetterGroups::new(desk.dead_letters(&filter, since).await?, since)))
+}
+
+/// Destinations: how they are, and how they did lately
+#[utoipa::path(get, path = "/destinations", tag = "destinations", params(WindowAsked), responses((status = 200, body = Destinations), Unread))]
+pub(super) async fn destinations(
+    _: Viewer,
+    State(desk): AtDesk,
+    Asked(asked): Asked<WindowAsked>,
+) -> Answer<Destinations> {
+    Ok(Json(desk.destinations(minutes_long(asked.minutes()?)).await?.into()))
+}
+
+/// Relays that have said that they live
+#[utoipa::path(get, path = "/relays", tag = "figures", responses((status = 200, body = Relays), Unread))]
+pub(super) async fn relays(_: Viewer, State(desk): AtDesk) -> Answer<Relays> {
+    Ok(Json(desk.relays().await?.into()))
+}
+
+/// What people did, the newest first
+#[utoipa::path(get, path = "/audit", tag = "audit", params(AuditAsked), responses((status = 200, body = AuditPage), Unread))]
+pub(super) async fn audit(_: Viewer, State(desk): AtDesk, Asked(asked): Asked<AuditAsked>) -> Answer<AuditPage> {
+    let limit = asked.limit()?;
+    Ok(Json(AuditPage::new(desk.audit(asked.before, limit).await?, limit)))
+}
+
+fn minutes_long(minutes: u32) -> Duration {
+    Duration::from_secs(u64::from(minutes) * 60)
+}

@@ -1,0 +1,293 @@
+//! Metrics, relays and destinations as the API answers them. Times are in seconds.
+
+use chrono::{DateTime, Utc};
+use pillarbox::store::{Depth, LaneView, Minute, RelayView};
+use serde::Serialize;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::seconds;
+use crate::desk::{DestinationStatus, Health, Metrics, Overview as DeskOverview};
+
+/// What one wants to see first
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Overview {
+    at: DateTime<Utc>,
+    waiting: Waiting,
+    /// Of the whole window
+    flow: Flow,
+    /// For each minute of the window, the oldest first
+    series: Vec<FlowAt>,
+    relays: Vec<Relay>,
+    destinations: Vec<Destination>,
+}
+
+/// What waits: exact up to 10,000 each, beyond that about so many
+#[derive(Debug, Serialize, ToSchema)]
+struct Waiting {
+    due: u64,
+    scheduled: u64,
+    sending: u64,
+    parked: u64,
+    failed: u64,
+    /// How long the oldest due event has been due
+    oldest_due_seconds: Option<f64>,
+}
+
+impl From<Depth> for Waiting {
+    fn from(depth: Depth) -> Self {
+        Self {
+            due: depth.due,
+            scheduled: depth.scheduled,
+            sending: depth.sending,
+            parked: depth.parked,
+            failed: depth.failed,
+            oldest_due_seconds: depth.oldest_due.map(seconds),
+        }
+    }
+}
+
+/// What happened, and how long it took from commit to delivered
+#[derive(Debug, Serialize, ToSchema)]
+struct Flow {
+    /// Events
+    delivered: u64,
+    /// Attempts
+    failed: u64,
+    /// Events
+    given_up: u64,
+    /// Of the attempts; `null` when there were none
+    success_rate: Option<f64>,
+    latency_p50_seconds: Option<f64>,
+    latency_p95_seconds: Option<f64>,
+    latency_p99_seconds: Option<f64>,
+}
+
+impl From<Metrics> for Flow {
+    fn from(metrics: Metrics) -> Self {
+        Self {
+            delivered: metrics.delivered,
+            failed: metrics.failed,
+            given_up: metrics.given_up,
+            success_rate: metrics.success_rate(),
+            latency_p50_seconds: metrics.p50.map(seconds),
+            latency_p95_seconds: metrics.p95.map(seconds),
+            latency_p99_seconds: metrics.p99.map(seconds),
+        }
+    }
+}
+
+/// What happened in a minute
+#[derive(Debug, Serialize, ToSchema)]
+struct FlowAt {
+    at: DateTime<Utc>,
+    flow: Flow,
+}
+
+/// What happened, per minute and destination
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Minutes {
+    minutes: Vec<MinuteOf>,
+}
+
+/// What happened at a destination in a minute
+#[derive(Debug, Serialize, ToSchema)]
+struct MinuteOf {
+    at: DateTime<Utc>,
+    destination: String,
+    flow: Flow,
+}
+
+impl From<Vec<Minute>> for Minutes {
+    fn from(minutes: Vec<Minute>) -> Self {
+        let one = |minute: Minute| MinuteOf {
+            flow: Metrics::of([&minute]).into(),
+            at: minute.at,
+            destination: minute.destination,
+        };
+        Self { minutes: minutes.into_iter().map(one).collect() }
+    }
+}
+
+/// Relays
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Relays {
+    relays: Vec<Relay>,
+}
+
+/// A relay that has said that it lives
+#[derive(Debug, Serialize, ToSchema)]
+struct Relay {
+    id: Uuid,
+    host: String,
+    started_at: DateTime<Utc>,
+    heartbeat_at: DateTime<Utc>,
+    /// Events that it has
+    in_flight: u64,
+    idle: bool,
+    /// Its heartbeat is recent
+    alive: bool,
+}
+
+impl From<RelayView> for Relay {
+    fn from(relay: RelayView) -> Self {
+        Self {
+            id: relay.id,
+            host: relay.host,
+            started_at: relay.started_at,
+            heartbeat_at: relay.heartbeat_at,
+            in_flight: relay.in_flight,
+            idle: relay.idle,
+            alive: relay.alive,
+        }
+    }
+}
+
+impl From<Vec<RelayView>> for Relays {
+    fn from(relays: Vec<RelayView>) -> Self {
+        Self { relays: relays.into_iter().map(Relay::from).collect() }
+    }
+}
+
+/// Destinations
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Destinations {
+    destinations: Vec<Destination>,
+}
+
+/// A destination: what is said of it, and how it does
+#[derive(Debug, Serialize, ToSchema)]
+struct Destination {
+    name: String,
+    health: HealthName,
+    /// `http`, `celery` or `discard`; `null` when only a relay with another configuration knows it
+    kind: Option<String>,
+    /// Without what lets somebody in
+    address: Option<String>,
+    /// Patterns of event types that are routed to it
+    events: Vec<String>,
+    timeout_seconds: Option<f64>,
+    concurrency: Option<usize>,
+    /// Events per second at most
+    rate: Option<f64>,
+    /// By the configuration
+    paused_by_configuration: bool,
+    paused_at: Option<DateTime<Utc>>,
+    paused_by: Option<String>,
+    /// In the relays' queues
+    queued: u64,
+    /// On their way
+    sending: u64,
+    last_error: Option<String>,
+    last_error_at: Option<DateTime<Utc>>,
+    /// Of the window
+    flow: Flow,
+    /// What each living relay says of it
+    lanes: Vec<Lane>,
+}
+
+/// How a destination is, the worst that a living relay says
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum HealthName {
+    /// No living relay knows it
+    Unknown,
+    Up,
+    /// Slower than what comes in
+    Congested,
+    /// Its breaker is open
+    Down,
+    Paused,
+}
+
+impl From<Health> for HealthName {
+    fn from(health: Health) -> Self {
+        match health {
+            Health::Unknown => Self::Unknown,
+            Health::Up => Self::Up,
+            Health::Congested => Self::Congested,
+            Health::Down => Self::Down,
+            Health::Paused => Self::Paused,
+        }
+    }
+}
+
+/// A destination as one relay sees it
+#[derive(Debug, Serialize, ToSchema)]
+struct Lane {
+    relay: Uuid,
+    host: String,
+    paused: bool,
+    down: bool,
+    congested: bool,
+    queued: u64,
+    sending: u64,
+    last_error: Option<String>,
+    last_error_at: Option<DateTime<Utc>>,
+}
+
+impl Lane {
+    fn new(relay: Uuid, host: String, lane: LaneView) -> Self {
+        Self {
+            relay,
+            host,
+            paused: lane.paused,
+            down: lane.down,
+            congested: lane.congested,
+            queued: lane.queued,
+            sending: lane.sending,
+            last_error: lane.last_error,
+            last_error_at: lane.last_error_at,
+        }
+    }
+}
+
+impl From<DestinationStatus> for Destination {
+    fn from(shown: DestinationStatus) -> Self {
+        let (last_error_at, last_error) = shown.last_error.unzip();
+        let (paused_at, paused_by) = shown.paused.map(|paused| (paused.paused_at, paused.paused_by)).unzip();
+        let configured = shown.configured.as_ref();
+        Self {
+            health: shown.health.into(),
+            kind: configured.map(|configured| configured.kind.clone()),
+            address: configured.and_then(|configured| configured.address.clone()),
+            events: shown.events,
+            timeout_seconds: configured.and_then(|configured| configured.timeout).map(seconds),
+            concurrency: configured.and_then(|configured| configured.concurrency),
+            rate: configured.and_then(|configured| configured.rate),
+            paused_by_configuration: configured.is_some_and(|configured| configured.paused),
+            paused_at,
+            paused_by,
+            queued: shown.queued,
+            sending: shown.sending,
+            last_error,
+            last_error_at,
+            flow: shown.metrics.into(),
+            lanes: shown.lanes.into_iter().map(|lane| Lane::new(lane.relay, lane.host, lane.lane)).collect(),
+            name: shown.name,
+        }
+    }
+}
+
+impl From<Vec<DestinationStatus>> for Destinations {
+    fn from(destinations: Vec<DestinationStatus>) -> Self {
+        Self { destinations: destinations.into_iter().map(Destination::from).collect() }
+    }
+}
+
+impl From<DeskOverview> for Overview {
+    fn from(overview: DeskOverview) -> Self {
+        Self {
+            at: overview.at,
+            waiting: overview.depth.into(),
+            flow: overview.metrics.into(),
+            series: overview
+                .series
+                .into_iter()
+                .map(|point| FlowAt { at: point.at, flow: point.metrics.into() })
+                .collect(),
+            relays: overview.observed.relays.into_iter().map(Relay::from).collect(),
+            destinations: overview.destinations.into_iter().map(Destination::from).collect(),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What a request asks for: parts of its address, its parameters, its body. Pages and API read them here; a misspelt
+//! parameter of the API is refused, not overlooked.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use axum::RequestExt;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use pillarbox::store::Cursor;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+pub(crate) use self::filter::{FilterAsked, StateName, moment, state};
+use crate::refusal::{Refusal, ToApi};
+
+mod filter;
+
+/// An event's payload may have a megabyte; escapes and the rest need room too.
+pub(crate) const BODY_LIMIT: usize = 2 << 20;
+/// The usual window of dead letters, and the longest, in hours.
+pub(crate) const WINDOW_HOURS: u32 = 7 * 24;
+const LONGEST_HOURS: u32 = 365 * 24;
+
+/// The parameters of an address.
+pub(crate) struct Asked<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let query = Query::from_request_parts(parts, state).await;
+        let Query(asked) =
+            query.map_err(|error| bad(format!("the parameters are not understood: {}", error.body_text())))?;
+        Ok(Self(asked))
+    }
+}
+
+/// A part of the address: an id or a name.
+pub(crate) struct At<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
+    type Rejection = Refusal;
+
+    /// For a program a wrong id is a mistake of its own; for a person there is no such page.
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let api = parts.extensions.get::<ToApi>().is_some();
+        let path = Path::from_request_parts(parts, state).await;
+        path.map(|Path(at)| Self(at)).map_err(|error| match api {
+            true => bad(format!("the address is not understood: {}", error.body_text())),
+            false => Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; the address may be mistyped"),
+        })
+    }
+}
+
+/// A body of JSON.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Refusal> {
+        if !is_json(request.headers()) {
+            let what = "the body must be JSON; say so with \"Content-Type: application/json\"";
+            return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
+        }
+        let bytes: Bytes = request.extract().await.map_err(|error: BytesRejection| match error.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {BODY_LIMIT} bytes"))
+            }
+            _ => bad(format!("the body cannot be read: {}", error.body_text())),
+        })?;
+        let not_understood = |error| bad(format!("the body is not understood: {error}"));
+        serde_json::from_slice(&bytes).map(|Object(body)| Self(body)).map_err(not_understood)
+    }
+}
+
+/// An object, and no list of what would stand in it.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        object(deserializer).map(Self)
+    }
+}
+
+/// For fields that are objects themselves.
+pub(crate) fn object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    struct Read<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Read<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map))
+        }
+    }
+    deserializer.deserialize_map(Read(PhantomData))
+}
+
+/// For fields that may be objects.
+pub(crate) fn maybe_object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(to: D) -> Result<Option<T>, D::Error> {
+    Option::<Object<T>>::deserialize(to).map(|object| object.map(|Object(object)| object))
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("application/json")
+}
+
+pub(crate) fn bad(what: impl Into<String>) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, what.into())
+}
+
+/// Refuses what no database has in its texts.
+pub(crate) fn storable(name: &str, text: Option<String>) -> Result<Option<String>, Refusal> {
+    match text {
+        Some(text) if text.contains('\0') => Err(bad(format!("{name} contains a NUL character; remove it"))),
+        text => Ok(text),
+    }
+}
+
+/// The place in a list behind which a page begins.
+pub(crate) fn cursor(text: &str) -> Result<Cursor, Refusal> {
+    text.parse().map_err(|error: pillarbox::store::BadCursor| bad(error.to_string()))
+}
+
+pub(crate) fn hours(given: u32) -> Result<u32, Refusal> {
+    within("hours", given, LONGEST_HOURS)
+}
+
+pub(crate) fn within(name: &str, number: u32, most: u32) -> Result<u32, Refusal> {
+    match number {
+        number if (1..=most).contains(&number) => Ok(number),
+        number => Err(bad(format!("{name} is {number}, but must be from 1 to {most}"))),
+    }
+}

@@ -1,0 +1,204 @@
+//! The desk: reads and actions over the store's side for people, together with what only the configuration knows:
+//! destinations, routes, masks. Pages, API and the program's commands all use it. It knows no HTTP, no HTML and no SQL. Its
+//! callers decide whether somebody may act, and name that person for the audit.
+//!
+//! The cost of a read has a bound, however many events there are: pages are bounded, and nothing is counted row by row.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use pillarbox::store::{AuditView, DeadLetters, EventView, Inspect, Minute, Page, RelayView, Turn};
+use pillarbox::{Route, Routes, StoreError};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+pub use self::destinations::{DestinationInfo, DestinationStatus, Health, Lane, RequestText};
+pub use self::filter::EventFilter;
+use self::jobs::Jobs;
+pub use self::jobs::{Action, GroupKey, Job, JobScope, JobState, Preview, RATES};
+pub use self::metrics::{Metrics, Observations, Overview, Point};
+pub use self::story::{EventStory, Moment, Request, What};
+use crate::mask::Mask;
+
+mod acting;
+mod destinations;
+mod filter;
+mod jobs;
+mod metrics;
+mod story;
+
+/// The most audit lines of a page, and the most events that one call names.
+pub const MOST: usize = 500;
+
+/// Reads and acts on an outbox.
+pub struct Desk {
+    store: Arc<dyn Inspect>,
+    destinations: Vec<DestinationInfo>,
+    routes: Routes,
+    mask: Mask,
+    jobs: Jobs,
+}
+
+/// Builds a [`Desk`]; see [`Desk::builder`].
+#[must_use]
+pub struct DeskBuilder {
+    store: Arc<dyn Inspect>,
+    destinations: Vec<DestinationInfo>,
+    routes: Vec<Route>,
+    mask: Mask,
+}
+
+/// Why the desk did not do something.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeskError {
+    /// There is no such event, job or destination.
+    #[error("{0}")]
+    Unknown(String),
+    /// The request cannot be carried out.
+    #[error("{0}")]
+    Refused(String),
+    /// Too much is under way.
+    #[error("{0}")]
+    Busy(String),
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl DeskBuilder {
+    /// Adds a destination of the relay.
+    pub fn destination(mut self, destination: DestinationInfo) -> Self {
+        self.destinations.push(destination);
+        self
+    }
+
+    /// Adds destinations of the relay.
+    pub fn destinations(mut self, destinations: impl IntoIterator<Item = DestinationInfo>) -> Self {
+        self.destinations.extend(destinations);
+        self
+    }
+
+    /// Sets the relay's routes, in their order. They tell which destinations an event goes to.
+    pub fn routes(mut self, routes: impl IntoIterator<Item = Route>) -> Self {
+        self.routes = routes.into_iter().collect();
+        self
+    }
+
+    /// Sets the values of payloads that nobody sees.
+    pub fn mask(mut self, mask: Mask) -> Self {
+        self.mask = mask;
+        self
+    }
+
+    /// Builds the desk.
+    #[must_use]
+    pub fn build(self) -> Desk {
+        let Self { store, destinations, routes, mask } = self;
+        Desk { store, destinations, routes: Routes::new(routes), mask, jobs: Jobs::default() }
+    }
+}
+
+impl Desk {
+    /// Starts a desk over a store. Without destinations and routes it shows what relays say of theirs.
+    pub fn builder(store: Arc<dyn Inspect>) -> DeskBuilder {
+        DeskBuilder { store, destinations: Vec::new(), routes: Vec::new(), mask: Mask::default() }
+    }
+
+    /// Returns a page of events.
+    ///
+    /// # Errors
+    /// When the database fails, or the cursor is not one of this list.
+    pub async fn events(&self, filter: &EventFilter, turn: &Turn) -> Result<Page, DeskError> {
+        Ok(self.store.list(&self.filter(filter), turn).await?)
+    }
+
+    /// Returns one event with its story, masked.
+    ///
+    /// # Errors
+    /// When there is no such event, or the database fails.
+    pub async fn event(&self, id: Uuid) -> Result<EventStory, DeskError> {
+        let mut detail = self.store.get(id).await?.ok_or_else(|| no_event(id))?;
+        self.mask.detail(&mut detail);
+        Ok(EventStory::tell(detail, &self.routes, &self.destinations))
+    }
+
+    /// Returns the payload of an event, masked.
+    ///
+    /// # Errors
+    /// When there is no such event, or the database fails.
+    pub async fn payload(&self, id: Uuid) -> Result<Box<RawValue>, DeskError> {
+        let detail = self.store.get(id).await?.ok_or_else(|| no_event(id))?;
+        Ok(self.mask.apply(&detail.payload).payload)
+    }
+
+    /// Returns events of the same aggregate around this one, without the event itself.
+    ///
+    /// # Errors
+    /// When there is no such event, or the database fails.
+    pub async fn neighbours(&self, id: Uuid) -> Result<Vec<EventView>, DeskError> {
+        let neighbours = self.store.neighbours(id).await?;
+        if neighbours.is_empty() && self.store.get(id).await?.is_none() {
+            return Err(no_event(id));
+        }
+        Ok(neighbours)
+    }
+
+    /// Returns events with exactly this id, idempotency key or aggregate id.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn find(&self, text: &str) -> Result<Vec<EventView>, DeskError> {
+        Ok(self.store.find(text).await?)
+    }
+
+    /// Returns the dead letters that failed since then, by destination and error.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn dead_letters(&self, filter: &EventFilter, since: DateTime<Utc>) -> Result<DeadLetters, DeskError> {
+        Ok(self.store.dead_letters(&self.filter(filter), since).await?)
+    }
+
+    /// Returns the relays that have written a heartbeat.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn relays(&self) -> Result<Vec<RelayView>, DeskError> {
+        Ok(self.store.relays().await?)
+    }
+
+    /// Returns deliveries and failures of the last `window`, per minute and destination.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn minutes(&self, window: Duration) -> Result<Vec<Minute>, DeskError> {
+        Ok(self.store.minutes(ago(window)).await?)
+    }
+
+    /// Returns what people did, the newest first, at most [`MOST`] lines.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn audit(&self, before: Option<i64>, limit: usize) -> Result<Vec<AuditView>, DeskError> {
+        Ok(self.store.audit(before, limit.min(MOST)).await?)
+    }
+
+    /// Returns the names of the configured destinations.
+    #[must_use]
+    pub fn destination_names(&self) -> Vec<String> {
+        self.destinations.iter().map(|destination| destination.name.clone()).collect()
+    }
+}
+
+fn no_event(id: Uuid) -> DeskError {
+    DeskError::Unknown(format!("there is no event {id}; it may have been cleaned up"))
+}
+
+/// Returns the moment that long ago, by the clock of this host: windows of what is shown need no better one.
+#[must_use]
+pub fn ago(window: Duration) -> DateTime<Utc> {
+    let window = TimeDelta::from_std(window).unwrap_or(TimeDelta::MAX);
+    Utc::now().checked_sub_signed(window).unwrap_or(DateTime::UNIX_EPOCH)
+}

@@ -1,0 +1,72 @@
+//! The filter of events, before routes turn a destination into something that a store can search for.
+
+use chrono::{DateTime, Utc};
+use pillarbox::store::{Filter, State, ToDestination};
+
+use super::Desk;
+
+/// Which events; each field that is set narrows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    /// In this state.
+    pub state: Option<State>,
+    /// The event type; `*` stands for any characters.
+    pub event_type: Option<String>,
+    /// Exactly this aggregate type.
+    pub aggregate_type: Option<String>,
+    /// Exactly this aggregate id.
+    pub aggregate_id: Option<String>,
+    /// Parked on this destination, or on `unrouted`.
+    pub parked_on: Option<String>,
+    /// Routed to this destination, or failed on it.
+    pub destination: Option<String>,
+    /// Part of its id, type, aggregate, key or error.
+    pub search: Option<String>,
+    /// Emitted at or after.
+    pub since: Option<DateTime<Utc>>,
+    /// Emitted before.
+    pub until: Option<DateTime<Utc>>,
+    /// Failed at or after: the window of a list of dead letters.
+    pub failed_since: Option<DateTime<Utc>>,
+}
+
+impl Desk {
+    pub(super) fn filter(&self, filter: &EventFilter) -> Filter {
+        let to = |name: &String| ToDestination { name: name.clone(), routes: self.routes.clone() };
+        Filter {
+            state: filter.state,
+            event_type: filter.event_type.clone(),
+            aggregate_type: filter.aggregate_type.clone(),
+            aggregate_id: filter.aggregate_id.clone(),
+            parked_on: filter.parked_on.clone(),
+            destination: filter.destination.as_ref().map(to),
+            search: filter.search.clone(),
+            since: filter.since,
+            until: filter.until,
+            failed_since: filter.failed_since,
+        }
+    }
+}
+
+impl EventFilter {
+    /// Returns it as text for the audit and for lists of jobs: `state=failed type=order.*`, or `all`.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let text = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name}={value}"));
+        let moment = |name: &str, value: Option<DateTime<Utc>>| value.map(|at| format!("{name}={}", at.to_rfc3339()));
+        let parts = [
+            self.state.map(|state| format!("state={}", state.as_str())),
+            text("type", &self.event_type),
+            text("aggregate", &self.aggregate_type),
+            text("id", &self.aggregate_id),
+            text("parked_on", &self.parked_on),
+            text("destination", &self.destination),
+            text("search", &self.search),
+            moment("since", self.since),
+            moment("until", self.until),
+            moment("failed_since", self.failed_since),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if parts.is_empty() { "all".to_owned() } else { parts.join(" ") }
+    }
+}

@@ -1,0 +1,184 @@
+//! The story of one event: what happened to it and when, where it goes, and what comes next. Pure.
+
+use chrono::{DateTime, Utc};
+use pillarbox::Routes;
+use pillarbox::store::{EventDetail, REPLAY_OF, State};
+
+use super::destinations::DestinationInfo;
+
+const TRACEPARENT: &str = "traceparent";
+
+/// An event with its history, masked.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct EventStory {
+    /// The event and what is kept of it.
+    pub detail: EventDetail,
+    /// The destinations that it is routed to; `None` when no route matches.
+    pub goes_to: Option<Vec<String>>,
+    /// The id of the trace that it was emitted in.
+    pub trace_id: Option<String>,
+    /// The id of the event that it repeats.
+    pub replay_of: Option<String>,
+    /// What happened to it, the oldest first, and what comes next.
+    pub timeline: Vec<Moment>,
+    /// Its requests to destinations, without secrets.
+    pub requests: Vec<Request>,
+}
+
+/// The request that a destination gets, as a command to paste and try.
+#[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Request {
+    /// The destination's name.
+    pub destination: String,
+    /// The command, without secrets.
+    pub command: String,
+}
+
+/// Something that happened to an event, or will.
+#[derive(Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Moment {
+    /// When.
+    pub at: DateTime<Utc>,
+    /// What.
+    pub what: What,
+}
+
+/// What happened to an event.
+#[derive(Debug, PartialEq)]
+#[non_exhaustive]
+pub enum What {
+    /// The application's transaction was committed.
+    Committed,
+    /// An attempt failed.
+    Failed {
+        /// The number of the attempt.
+        number: u32,
+        /// The destination's name.
+        destination: String,
+        /// How long it took, in milliseconds.
+        took_ms: u64,
+        /// The HTTP status of the response.
+        status_code: Option<u16>,
+        /// What went wrong.
+        error: String,
+        /// A piece of the response.
+        answer: Option<String>,
+    },
+    /// One of several destinations has it.
+    DeliveredTo {
+        /// The destination's name.
+        destination: String,
+    },
+    /// All destinations have it.
+    Delivered,
+    /// It is a dead letter.
+    GivenUp {
+        /// The last error.
+        error: String,
+    },
+    /// It waits for a destination or a route, since it last changed.
+    Parked {
+        /// The destination's name, or `unrouted`.
+        on: String,
+        /// The last error.
+        error: String,
+    },
+    /// The next attempt.
+    Next,
+}
+
+impl EventStory {
+    pub(super) fn tell(detail: EventDetail, routes: &Routes, destinations: &[DestinationInfo]) -> Self {
+        let event = &detail.event;
+        let goes_to = routes.route(&event.event_type, &event.aggregate_type).map(<[String]>::to_vec);
+        let requests = destinations
+            .iter()
+            .filter(|destination| goes_to.iter().flatten().any(|name| *name == destination.name))
+            .filter_map(|destination| {
+                let command = destination.request.as_ref()?.of(&detail)?;
+                Some(Request { destination: destination.name.clone(), command })
+            })
+            .collect();
+        Self {
+            goes_to,
+            trace_id: detail.headers.get(TRACEPARENT).and_then(|parent| trace_id(parent)),
+            replay_of: detail.headers.get(REPLAY_OF).cloned(),
+            timeline: timeline(&detail),
+            requests,
+            detail,
+        }
+    }
+}
+
+/// `00-TRACE-SPAN-FLAGS`, as W3C has it.
+fn trace_id(traceparent: &str) -> Option<String> {
+    let id = traceparent.split('-').nth(1)?;
+    let is_one =
+        id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()) && id.bytes().any(|byte| byte != b'0');
+    is_one.then(|| id.to_owned())
+}
+
+fn attempt_of(moment: &Moment) -> Option<u32> {
+    if let What::Failed { number, .. } = moment.what { Some(number) } else { None }
+}
+
+fn timeline(detail: &EventDetail) -> Vec<Moment> {
+    let event = &detail.event;
+    let mut moments = vec![Moment { at: event.created_at, what: What::Committed }];
+    for attempt in detail.failed_attempts.iter().cloned() {
+        moments.push(Moment {
+            at: attempt.attempted_at,
+            what: What::Failed {
+                number: attempt.number,
+                destination: attempt.destination,
+                took_ms: attempt.took_ms,
+                status_code: attempt.status_code,
+                error: attempt.error,
+                answer: attempt.answer,
+            },
+        });
+    }
+    for delivery in &detail.deliveries {
+        let what = What::DeliveredTo { destination: delivery.destination.clone() };
+        moments.extend(delivery.delivered_at.map(|at| Moment { at, what }));
+    }
+    moments.extend(event.delivered_at.map(|at| Moment { at, what: What::Delivered }));
+    // Attempts of one round share a moment.
+    moments.sort_by_key(|moment| (moment.at, attempt_of(moment)));
+    moments.extend(ending(detail));
+    moments
+}
+
+/// Where it is now, if it is not delivered.
+fn ending(detail: &EventDetail) -> Option<Moment> {
+    let event = &detail.event;
+    let error = event.error_message.clone();
+    match event.state {
+        State::Failed => Some(Moment { at: event.updated_at, what: What::GivenUp { error } }),
+        State::Parked => {
+            let on = event.parked_on.clone().unwrap_or_else(|| pillarbox::delivery::UNROUTED.to_owned());
+            Some(Moment { at: event.updated_at, what: What::Parked { on, error } })
+        }
+        State::Pending | State::Due | State::Scheduled => {
+            event.next_attempt_at.map(|at| Moment { at, what: What::Next })
+        }
+        State::Sending | State::Delivered => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::trace_id;
+
+    #[test]
+    fn a_trace_id_is_taken_only_from_a_traceparent() {
+        let id = "4bf92f3577b34da6a3ce929d0e0e4736";
+        assert_eq!(trace_id(&format!("00-{id}-00f067aa0ba902b7-01")).as_deref(), Some(id));
+        for wrong in ["", "00", "00-xyz-1-1", &format!("00-{}-1-1", "0".repeat(32)), "00-<script>-1-1"] {
+            assert_eq!(trace_id(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Masking: which values of a payload nobody is to see, in pages, API, terminal, logs or kept errors. They are named by
+//! JSON paths (RFC 9535), `$.card.number`, `$.items[*].price`, `$..token`, and shown as `•••`.
+//!
+//! A value that is masked must not come out another way: what a receiver says about an event may quote it, so each text
+//! about an event goes through [`Hidden::scrub`]. When it cannot be told what is to be masked, everything is.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use pillarbox::store::EventDetail;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use serde_json_path::{JsonPath, PathElement};
+
+pub use self::hidden::Hidden;
+pub use self::sink::Discreet;
+
+mod hidden;
+mod pattern;
+mod scan;
+mod sink;
+
+/// What stands where a value was.
+pub(crate) const MASKED: &str = "•••";
+/// The same as JSON.
+const MASKED_JSON: &str = "\"•••\"";
+
+/// Headers that let somebody in, whatever the paths say.
+const CREDENTIALS: [&str; 6] =
+    ["authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "x-auth-token"];
+
+/// JSON paths into payloads whose values nobody sees.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mask(Arc<[JsonPath]>);
+
+/// A payload as it may be shown, and what is hidden in it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Masked {
+    /// The payload with `•••` in place of masked values.
+    pub payload: Box<RawValue>,
+    /// The masked values.
+    pub hidden: Hidden,
+}
+
+impl Mask {
+    /// Reads JSON paths (RFC 9535).
+    ///
+    /// # Errors
+    /// Says which path is wrong, where and how.
+    pub fn parse<T: AsRef<str>>(paths: &[T]) -> Result<Self, MaskError> {
+        let parse = |path: &T| {
+            let path = path.as_ref();
+            let parsed = JsonPath::parse(path).map_err(|error| MaskError::new(path, &error))?;
+            pattern::problem(path).map_or(Ok(parsed), |what| Err(MaskError::unable(path, &what)))
+        };
+        paths.iter().map(parse).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Returns the paths as they are understood.
+    #[must_use]
+    pub fn shown(&self) -> Vec<String> {
+        self.0.iter().map(ToString::to_string).collect()
+    }
+
+    /// Returns whether nothing is masked.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the payload with `•••` in place of what the paths find. All else stays as it is written, digit by digit.
+    #[must_use]
+    pub fn apply(&self, payload: &RawValue) -> Masked {
+        if self.is_empty() {
+            return Masked { payload: payload.to_owned(), hidden: Hidden::default() };
+        }
+        self.rewritten(payload.get()).unwrap_or_else(|| Masked {
+            payload: RawValue::from_string(MASKED_JSON.to_owned()).unwrap_or_default(),
+            hidden: Hidden::new(scan::leaves(payload.get())),
+        })
+    }
+
+    /// Returns the masked values of a payload, to remove them from texts about it.
+    #[must_use]
+    pub fn hidden(&self, payload: &RawValue) -> Hidden {
+        if self.is_empty() { Hidden::default() } else { self.apply(payload).hidden }
+    }
+
+    /// Masks an event: its payload, and whatever may quote it.
+    pub fn detail(&self, detail: &mut EventDetail) {
+        let Masked { payload, hidden } = self.apply(&detail.payload);
+        detail.payload = payload;
+        for (name, value) in &mut detail.headers {
+            let lets_in = CREDENTIALS.iter().any(|credential| name.eq_ignore_ascii_case(credential));
+            if lets_in { MASKED.clone_into(value) } else { hidden.scrub(value) }
+        }
+        hidden.scrub(&mut detail.event.error_message);
+        for delivery in &mut detail.deliveries {
+            hidden.scrub(&mut delivery.error);
+        }
+        for attempt in &mut detail.failed_attempts {
+            hidden.scrub(&mut attempt.error);
+            attempt.answer.iter_mut().for_each(|answer| hidden.scrub(answer));
+        }
+    }
+
+    /// `None` when the payload cannot be read as the paths need it: too deep, a number beyond all bounds, or a name twice in
+    /// one object, of which the paths would see only one.
+    fn rewritten(&self, payload: &str) -> Option<Masked> {
+        let value: Value = serde_json::from_str(payload).ok()?;
+        if scan::repeats_a_name(payload) {
+            return None;
+        }
+        let mut places = Places::default();
+        for node in self.0.iter().flat_map(|path| path.query_located(&value)) {
+            places.add(node.location().iter());
+        }
+        let (mut text, mut leaves) = (String::with_capacity(payload.len()), Vec::new());
+        places.write(payload, &mut text, &mut leaves).ok()?;
+        Some(Masked { payload: RawValue::from_string(text).ok()?, hidden: Hidden::new(leaves) })
+    }
+}
+
+/// The places of a payload that are masked, as a tree.
+#[derive(Default)]
+struct Places {
+    here: bool,
+    names: HashMap<String, Places>,
+    items: HashMap<usize, Places>,
+}
+
+impl Places {
+    fn add<'a>(&mut self, mut location: impl Iterator<Item = &'a PathElement<'a>>) {
+        match location.next() {
+            None => self.here = true,
+            Some(PathElement::Name(name)) => self.names.entry((*name).to_owned()).or_default().add(location),
+            Some(PathElement::Index(index)) => self.items.entry(*index).or_default().add(location),
+        }
+    }
+
+    /// Writes the value with these places masked, and collects what was there.
+    fn write(&self, value: &str, text: &mut String, leaves: &mut Vec<String>) -> serde_json::Result<()> {
+        if self.here {
+            leaves.extend(scan::leaves(value));
+            text.push_str(MASKED_JSON);
+        } else if !self.names.is_empty() {
+            let Members(members) = serde_json::from_str(value)?;
+            text.push('{');
+            for (position, (name, member)) in members.iter().enumerate() {
+                text.push_str(if position == 0 { "" } else { "," });
+                text.push_str(&serde_json::to_string(name)?);
+                text.push(':');
+                self.names.get(name).unwrap_or(&Self::default()).write(member.get(), text, leaves)?;
+            }
+            text.push('}');
+        } else if !self.items.is_empty() {
+            let items: Vec<&RawValue> = serde_json::from_str(value)?;
+            text.push('[');
+            for (position, item) in items.iter().enumerate() {
+                text.push_str(if position == 0 { "" } else { "," });
+                self.items.get(&position).unwrap_or(&Self::default()).write(item.get(), text, leaves)?;
+            }
+            text.push(']');
+        } else {
+            text.push_str(value);
+        }
+        Ok(())
+    }
+}
+
+/// The members of an object in their order, their values as they are written.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl<'de> Visitor<'de> for Read {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Read)
+    }
+}
+
+/// A JSON path that cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MaskError(String);
+
+impl MaskError {
+    fn new(path: &str, error: &serde_json_path::ParseError) -> Self {
+        let place = path.get(error.position()..).filter(|rest| !rest.is_empty());
+        let what = match (path.starts_with('$'), error.message(), place) {
+            (false, ..) => "it does not begin with $".to_owned(),
+            (true, "parser error", Some(rest)) => format!("{rest:?} is not understood"),
+            (true, what, Some(rest)) => format!("{what}, at {rest:?}"),
+            (true, what, None) => format!("{what}, at its end"),
+        };
+        Self(format!(
+            "{path:?}, which is not a JSON path: {what}; write it like \"$.card.number\", \"$.items[*].price\" or \"$..token\""
+        ))
+    }
+
+    /// A path whose regular expression cannot be used.
+    fn unable(path: &str, what: &str) -> Self {
+        Self(format!("{path:?}, which would mask nothing: {what}; correct it"))
+    }
+}
+
+impl std::error::Error for MaskError {}
+
+impl fmt::Display for MaskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod fuzz;
+#[cfg(test)]
+mod tests;

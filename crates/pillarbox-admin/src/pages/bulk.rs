@@ -1,0 +1,115 @@
+//! `/bulk`: something is done to many events. First how many it would be, then at what rate, then a job.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Form, State as Using};
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::frame::{Frame, Looking, shown, then};
+use super::narrowed::Narrowed;
+use super::words;
+use crate::access::Operator;
+use crate::asked::{Asked, bad, storable};
+use crate::desk::{Action, Desk, GroupKey, JobScope};
+use crate::refusal::Refusal;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct BulkAsked {
+    #[serde(flatten)]
+    narrowed: Narrowed,
+    action: String,
+    /// `1`: only the dead letters of one group.
+    grouped: String,
+    group_destination: String,
+    group_error: String,
+    rate: String,
+    reason: String,
+}
+
+#[derive(Template)]
+#[template(path = "bulk.html")]
+struct Bulk {
+    frame: Frame,
+    action: String,
+    /// What is done, in words.
+    verb: &'static str,
+    count: String,
+    /// Event or events.
+    things: &'static str,
+    none: bool,
+    /// The filter, for people and for the form.
+    filter: Vec<(&'static str, String)>,
+    group: Option<(String, String)>,
+    back: String,
+}
+
+impl BulkAsked {
+    fn action(&self) -> Result<(Action, &'static str), Refusal> {
+        match self.action.as_str() {
+            "retry" => Ok((Action::Retry, "Retry")),
+            "replay" => Ok((Action::Replay, "Replay")),
+            "fail" => Ok((Action::Fail { reason: self.reason.clone() }, "Mark failed")),
+            other => Err(bad(format!("action is {other:?}, but must be retry, replay or fail"))),
+        }
+    }
+
+    fn group(&self) -> Option<GroupKey> {
+        let destination = Some(self.group_destination.clone()).filter(|name| !name.is_empty());
+        (self.grouped == "1").then(|| GroupKey { destination, error: self.group_error.clone() })
+    }
+
+    fn scope(&self) -> Result<JobScope, Refusal> {
+        for text in [&self.group_destination, &self.group_error] {
+            storable("group", Some(text.clone()))?;
+        }
+        Ok(JobScope { filter: self.narrowed.filter()?, group: self.group() })
+    }
+
+    fn rate(&self) -> Result<Option<f64>, Refusal> {
+        match self.rate.trim() {
+            "" => Ok(None),
+            text => match text.parse() {
+                Ok(rate) => Ok(Some(rate)),
+                Err(_) => Err(bad(format!("the rate is {text:?}, but must be a number of events per second"))),
+            },
+        }
+    }
+}
+
+pub(super) async fn preview(
+    _: Operator,
+    looking: Looking,
+    Using(desk): Using<Arc<Desk>>,
+    Asked(asked): Asked<BulkAsked>,
+) -> Result<Response, Refusal> {
+    let (action, verb) = asked.action()?;
+    let place = if asked.grouped == "1" { "/dead-letters" } else { "/events" };
+    let back = asked.narrowed.link(place, &[]);
+    let asked = BulkAsked { narrowed: asked.narrowed.pinned()?, ..asked };
+    let preview = desk.preview(&action, &asked.scope()?).await?;
+    let count = words::number(preview.count);
+    Ok(shown(&Bulk {
+        frame: looking.frame("Jobs", 0),
+        verb,
+        count: if preview.at_least { format!("at least {count}") } else { count },
+        things: if preview.count == 1 && !preview.at_least { "event" } else { "events" },
+        none: preview.count == 0 && !preview.at_least,
+        filter: asked.narrowed.pairs().into_iter().map(|(name, text)| (name, text.to_owned())).collect(),
+        group: asked.group().map(|group| (group.destination.unwrap_or_default(), group.error)),
+        back,
+        action: asked.action,
+    }))
+}
+
+pub(super) async fn start(
+    Operator(who): Operator,
+    Using(desk): Using<Arc<Desk>>,
+    Form(asked): Form<BulkAsked>,
+) -> Result<Response, Refusal> {
+    let (action, _) = asked.action()?;
+    let job = desk.start(action, &asked.scope()?, asked.rate()?, &who.name).await?;
+    Ok(then(&format!("/jobs/{}?did=start", job.id)))
+}

@@ -1,0 +1,118 @@
+//! What is around every page: where one is, who one is, and how it is rendered.
+
+use askama::Template;
+use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+
+use crate::access::{Identity, Role, Viewer, Visitor};
+use crate::base::Base;
+use crate::refusal::{Refusal, page_response};
+use crate::theme::Theme;
+
+/// The pages that every page leads to.
+const PLACES: [(&str, &str); 6] = [
+    ("/", "Overview"),
+    ("/events", "Events"),
+    ("/dead-letters", "Dead letters"),
+    ("/destinations", "Destinations"),
+    ("/jobs", "Jobs"),
+    ("/audit", "Audit"),
+];
+
+/// Somebody who looks at a page.
+pub(super) struct Looking {
+    who: Identity,
+    csrf: String,
+    theme: Theme,
+    notice: Option<&'static str>,
+    base: Base,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Looking {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let Viewer(who) = Viewer::from_request_parts(parts, state).await?;
+        let visitor = parts.extensions.get::<Visitor>();
+        let csrf = visitor.and_then(|visitor| visitor.csrf.clone()).unwrap_or_default();
+        let did = parts.uri.query().into_iter().flat_map(|query| query.split('&'));
+        let notice = did.filter_map(|part| part.strip_prefix("did=")).find_map(notice);
+        let base = parts.extensions.get::<Base>().cloned().unwrap_or_default();
+        Ok(Self { who, csrf, theme: Theme::of(&parts.headers), notice, base })
+    }
+}
+
+/// What was just done. Only words of our own are shown, whatever a link says.
+fn notice(did: &str) -> Option<&'static str> {
+    Some(match did {
+        "retry" => "It is due now, and will be sent in a moment.",
+        "fail" => "It is marked failed.",
+        "replay" => "This is the replay: a new event, due now.",
+        "pause" => "The destination is paused. Its events wait.",
+        "resume" => "The destination is resumed. What waited is sent.",
+        "start" => "The job has begun.",
+        "cancel" => "The job ends before its next batch.",
+        _ => return None,
+    })
+}
+
+/// What the frame's template shows.
+pub(super) struct Frame {
+    /// What every link begins with.
+    pub(super) base: Base,
+    pub(super) here: &'static str,
+    pub(super) who: String,
+    pub(super) role: &'static str,
+    /// Empty without a session.
+    pub(super) csrf: String,
+    /// May act.
+    pub(super) acts: bool,
+    pub(super) theme: Theme,
+    pub(super) notice: Option<&'static str>,
+    /// Seconds after which the page is looked at anew; 0 for never.
+    pub(super) refresh: u32,
+    /// What was searched for.
+    pub(super) searched: String,
+}
+
+impl Looking {
+    /// The frame of a page, by its name in the navigation.
+    pub(super) fn frame(self, here: &'static str, refresh: u32) -> Frame {
+        Frame {
+            base: self.base,
+            here,
+            role: self.who.role.as_str(),
+            acts: self.who.role == Role::Operator,
+            who: self.who.name,
+            csrf: self.csrf,
+            theme: self.theme,
+            notice: self.notice,
+            refresh,
+            searched: String::new(),
+        }
+    }
+}
+
+impl Frame {
+    pub(super) fn places(&self) -> &'static [(&'static str, &'static str)] {
+        &PLACES
+    }
+
+    pub(super) fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+}
+
+/// A page that was found.
+pub(super) fn shown(page: &impl Template) -> Response {
+    page_response(StatusCode::OK, page)
+}
+
+/// What a form has done is looked at on a page of its own, so that nothing is done again by reloading. The guard adds the
+/// prefix that the router is mounted at.
+pub(crate) fn then(place: &str) -> Response {
+    (StatusCode::SEE_OTHER, [(LOCATION, place)]).into_response()
+}

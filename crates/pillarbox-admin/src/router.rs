@@ -1,0 +1,106 @@
+//! The builder of the router: pages, API, log-in and assets behind one guard.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::middleware::from_fn_with_state;
+
+use crate::access::{self, Access, Authentication, Identity, Settings, User};
+use crate::base::Base;
+use crate::desk::Desk;
+use crate::network::Networks;
+use crate::refusal::Refusal;
+use crate::{api, assets, pages};
+
+/// Builds the pages and the API over a [`Desk`].
+///
+/// Choose one way to know who sends a request:
+/// - [`users`](Self::users): the admin has log-in pages, sessions and tokens of its own;
+/// - [`authenticate`](Self::authenticate): the application knows its users, and there are no log-in pages;
+/// - neither: everybody may look and nobody may act. Only requests for `localhost` and loopback addresses are answered.
+///
+/// Mount [`router`](Self::router) at the root of a server or below a prefix with [`Router::nest`]: links, redirects and
+/// the OpenAPI document follow the prefix. Axum routes `/outbox` to the overview, and not `/outbox/`. Links are wrong below a
+/// prefix with path parameters, such as `/{tenant}/outbox`.
+///
+/// Serve it with `into_make_service_with_connect_info::<SocketAddr>()` when it has log-in pages, so that failed log-ins are
+/// counted per address. Without addresses all clients count as one.
+#[must_use]
+pub struct Admin {
+    desk: Arc<Desk>,
+    base: Option<Base>,
+    access: Settings,
+}
+
+impl Admin {
+    /// Starts a builder. Without [`users`](Self::users) or [`authenticate`](Self::authenticate) the admin is read-only.
+    pub fn new(desk: Arc<Desk>) -> Self {
+        Self { desk, base: None, access: Settings::default() }
+    }
+
+    /// Sets the users who may log in. An empty list leaves the admin read-only.
+    pub fn users(mut self, users: Vec<User>) -> Self {
+        self.access.authentication =
+            if users.is_empty() { Authentication::Nobody } else { Authentication::Users(users) };
+        self
+    }
+
+    /// Sets the application's own authentication: a function from a request to its user, or `None` for a request without
+    /// one, which is refused with 401. The function runs for every request. If it needs to wait for something, do that in
+    /// a middleware around the router which puts the user into the request's extensions.
+    ///
+    /// Requests that act must come from a page of the same origin, by `Sec-Fetch-Site` or `Origin`. That protects
+    /// applications whose authentication is a cookie against forged requests.
+    pub fn authenticate(mut self, identify: impl Fn(&Parts) -> Option<Identity> + Send + Sync + 'static) -> Self {
+        self.access.authentication = Authentication::Own(Arc::new(identify));
+        self
+    }
+
+    /// Sets the prefix that a reverse proxy removes from requests. A router nested in another axum router finds its prefix
+    /// by itself.
+    pub fn base_path(mut self, prefix: &str) -> Self {
+        self.base = Some(Base::new(prefix));
+        self
+    }
+
+    /// Sets the names that requests may ask for in their `Host` header, beside `localhost` and loopback addresses. Without
+    /// this and [`listen`](Self::listen) all names are answered, unless the admin is read-only.
+    pub fn hosts(mut self, names: Vec<String>) -> Self {
+        self.access.hosts = Some(names);
+        self
+    }
+
+    /// Sets the address that the server listens on: requests may ask for it in their `Host` header.
+    pub fn listen(mut self, address: SocketAddr) -> Self {
+        self.access.listen = Some(address);
+        self
+    }
+
+    /// Marks session cookies as `Secure`: browsers send them over TLS only.
+    pub fn secure_cookies(mut self, secure: bool) -> Self {
+        self.access.secure = secure;
+        self
+    }
+
+    /// Sets the proxies whose `X-Forwarded-For` header is believed. It counts for log-ins only.
+    pub fn trusted_proxies(mut self, proxies: Networks) -> Self {
+        self.access.proxies = proxies;
+        self
+    }
+
+    /// Builds the router.
+    pub fn router(self) -> Router {
+        let access = Arc::new(Access::new(self.access, self.base));
+        pages::routes(&self.desk)
+            .merge(api::routes(&self.desk))
+            .merge(access::login_routes(&access))
+            .merge(assets::routes())
+            .fallback(async || {
+                Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; the address may be mistyped")
+            })
+            .layer(from_fn_with_state(access, access::guard))
+    }
+}

@@ -1,0 +1,56 @@
+//! An event's request to an HTTP destination as a `curl` command, to be pasted and tried: secrets are left out, and what is
+//! masked stays masked. Pure.
+
+use std::fmt::Write as _;
+
+use pillarbox::store::EventDetail;
+use pillarbox_sinks::DestinationSettings;
+use pillarbox_sinks::registry::EventParts;
+
+/// A longer body is read from a file, which shells and people can bear.
+const LONGEST_BODY: usize = 16 * 1024;
+
+/// The command for one destination; `None` when it does not speak HTTP.
+pub(crate) fn command(detail: &EventDetail, destination: &DestinationSettings) -> Option<String> {
+    let event = &detail.event;
+    let request = destination.shown_request(&EventParts {
+        id: event.id,
+        event_type: &event.event_type,
+        aggregate_type: &event.aggregate_type,
+        aggregate_id: &event.aggregate_id,
+        created_at: event.created_at,
+        headers: &detail.headers,
+        payload: &detail.payload,
+    })?;
+    let mut command = format!("curl -X POST {}", quoted(&request.url));
+    for (name, value) in &request.headers {
+        let _ = write!(command, " \\\n  -H {}", quoted(&format!("{name}: {value}")));
+    }
+    for (name, variable) in &request.secret_headers {
+        let _ = write!(command, " \\\n  -H \"{name}: {variable}\"");
+    }
+    if request.body.len() > LONGEST_BODY {
+        let _ = write!(command, " \\\n  --data-binary @{}.json", event.id);
+    } else {
+        let _ = write!(command, " \\\n  --data-binary {}", quoted(&request.body));
+    }
+    if request.signed {
+        command.push_str("\n# Its webhook-signature is left out: it can be made only with the secret.");
+    }
+    Some(command)
+}
+
+/// For a shell of the POSIX kind: nothing in it is expanded.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn nothing_gets_out_of_the_quotes() {
+        assert_eq!(quoted("a'b; rm -rf $HOME"), r"'a'\''b; rm -rf $HOME'");
+    }
+}
