@@ -18,18 +18,21 @@ from django.db.migrations.operations.base import Operation
 from pillarbox import statements
 
 # As the numbered files are called.
-VERSIONS = ((1, "outbox"),)
-_TABLES = (
-    "outbox_audit",
-    "outbox_paused",
-    "outbox_figure",
-    "outbox_lane",
-    "outbox_relay",
-    "outbox_attempt",
-    "outbox_delivery",
-    "outbox_event",
-    "outbox_migration",
-)
+VERSIONS = ((1, "outbox"), (2, "desk"))
+_TABLES = {
+    1: (
+        "outbox_audit",
+        "outbox_paused",
+        "outbox_figure",
+        "outbox_lane",
+        "outbox_relay",
+        "outbox_attempt",
+        "outbox_delivery",
+        "outbox_event",
+        "outbox_migration",
+    ),
+    2: ("outbox_session", "outbox_job"),
+}
 _FUNCTIONS = ("outbox_emit", "outbox_uuid7")
 _SEQUENCES = ("outbox_idle_until",)
 
@@ -70,9 +73,11 @@ class ApplyOutbox(Operation):
         connection = schema_editor.connection
         if not router.allow_migrate(connection.alias, app_label, model_name="outboxevent"):
             return
-        for table in _TABLES:
+        for table in _TABLES[self.version]:
             schema_editor.execute(f"DROP TABLE IF EXISTS {table}")
-        if connection.vendor == "postgresql":
+        if self.version > 1:
+            schema_editor.execute("DELETE FROM outbox_migration WHERE version = %s", [self.version])
+        elif connection.vendor == "postgresql":
             for function in _FUNCTIONS:
                 schema_editor.execute(f"DROP FUNCTION IF EXISTS {function}")
             for sequence in _SEQUENCES:

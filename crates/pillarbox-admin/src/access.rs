@@ -15,10 +15,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
+use pillarbox::store::AdminStore;
 
 use self::hosts::Hosts;
 use self::login::Login;
 pub use self::users::{CredentialError, User};
+use crate::assets::ASSETS;
 use crate::base::Base;
 use crate::network::Networks;
 use crate::refusal::{API, Asking, Refusal, ToApi};
@@ -189,14 +191,14 @@ enum Door {
 }
 
 impl Access {
-    pub(crate) fn new(settings: Settings, base: Option<Base>) -> Self {
+    pub(crate) fn new(settings: Settings, base: Option<Base>, store: Arc<dyn AdminStore>) -> Self {
         let Settings { authentication, hosts, listen, secure, proxies } = settings;
         let checks_host = hosts.is_some() || listen.is_some() || matches!(authentication, Authentication::Nobody);
         Self {
             hosts: checks_host.then(|| Hosts::new(&hosts.unwrap_or_default(), listen)),
             door: match authentication {
                 Authentication::Nobody => Door::ReadOnly,
-                Authentication::Users(users) => Door::LogIn(Arc::new(Login::new(users, secure, proxies))),
+                Authentication::Users(users) => Door::LogIn(Arc::new(Login::new(users, secure, proxies, store))),
                 Authentication::Own(identify) => Door::Own(identify),
             },
             base,
@@ -230,6 +232,8 @@ impl Access {
         match &self.door {
             Door::ReadOnly => Ok(Visitor { who: Some(Identity::new(ANYONE, Role::Viewer)), ..Visitor::default() }),
             Door::Own(identify) => Ok(Visitor { who: identify(parts), ..Visitor::default() }),
+            // Anybody may have the assets, and they are asked for with every page.
+            Door::LogIn(_) if parts.uri.path().starts_with(ASSETS) => Ok(Visitor::default()),
             Door::LogIn(login) => login.visitor(&parts.headers, host).await,
         }
     }

@@ -9,6 +9,9 @@ const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
+/// The files are below here.
+pub(crate) const ASSETS: &str = "/assets/";
+
 pub(crate) fn routes() -> Router {
     Router::new()
         .route("/assets/admin.css", get(async || file(CSS, include_str!("../assets/admin.css"))))

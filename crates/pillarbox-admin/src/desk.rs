@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use pillarbox::store::{AuditView, DeadLetters, EventView, Inspect, Minute, Page, RelayView, Turn};
+use pillarbox::store::{AdminStore, AuditView, DeadLetters, EventView, Minute, Page, RelayView, Turn};
 use pillarbox::{Route, Routes, StoreError};
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -21,7 +21,7 @@ pub use self::metrics::{Metrics, Observations, Overview, Point};
 pub use self::story::{EventStory, Moment, Request, What};
 use crate::mask::Mask;
 
-mod acting;
+pub(crate) mod acting;
 mod destinations;
 mod filter;
 mod jobs;
@@ -33,7 +33,7 @@ pub const MOST: usize = 500;
 
 /// Reads and acts on an outbox.
 pub struct Desk {
-    store: Arc<dyn Inspect>,
+    store: Arc<dyn AdminStore>,
     destinations: Vec<DestinationInfo>,
     routes: Routes,
     mask: Mask,
@@ -43,7 +43,7 @@ pub struct Desk {
 /// Builds a [`Desk`]; see [`Desk::builder`].
 #[must_use]
 pub struct DeskBuilder {
-    store: Arc<dyn Inspect>,
+    store: Arc<dyn AdminStore>,
     destinations: Vec<DestinationInfo>,
     routes: Vec<Route>,
     mask: Mask,
@@ -102,7 +102,7 @@ impl DeskBuilder {
 
 impl Desk {
     /// Starts a desk over a store. Without destinations and routes it shows what relays say of theirs.
-    pub fn builder(store: Arc<dyn Inspect>) -> DeskBuilder {
+    pub fn builder(store: Arc<dyn AdminStore>) -> DeskBuilder {
         DeskBuilder { store, destinations: Vec::new(), routes: Vec::new(), mask: Mask::default() }
     }
 
@@ -111,7 +111,7 @@ impl Desk {
     /// # Errors
     /// When the database fails, or the cursor is not one of this list.
     pub async fn events(&self, filter: &EventFilter, turn: &Turn) -> Result<Page, DeskError> {
-        Ok(self.store.list(&self.filter(filter), turn).await?)
+        Ok(self.store.list(&filter.with_routes(&self.routes), turn).await?)
     }
 
     /// Returns one event with its story, masked.
@@ -158,7 +158,7 @@ impl Desk {
     /// # Errors
     /// When the database fails.
     pub async fn dead_letters(&self, filter: &EventFilter, since: DateTime<Utc>) -> Result<DeadLetters, DeskError> {
-        Ok(self.store.dead_letters(&self.filter(filter), since).await?)
+        Ok(self.store.dead_letters(&filter.with_routes(&self.routes), since).await?)
     }
 
     /// Returns the relays that have written a heartbeat.
@@ -183,6 +183,11 @@ impl Desk {
     /// When the database fails.
     pub async fn audit(&self, before: Option<i64>, limit: usize) -> Result<Vec<AuditView>, DeskError> {
         Ok(self.store.audit(before, limit.min(MOST)).await?)
+    }
+
+    /// Returns the store, for the sessions of its users.
+    pub(crate) fn store(&self) -> Arc<dyn AdminStore> {
+        Arc::clone(&self.store)
     }
 
     /// Returns the names of the configured destinations.

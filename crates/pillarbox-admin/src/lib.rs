@@ -7,10 +7,10 @@
 //! ```
 //! # use std::sync::Arc;
 //! # use axum::Router;
-//! # use pillarbox::Inspect;
+//! # use pillarbox::store::AdminStore;
 //! use pillarbox_admin::{Admin, Desk, DestinationInfo, Identity, Role};
 //!
-//! # fn service(store: Arc<dyn Inspect>) -> Router {
+//! # fn service(store: Arc<dyn AdminStore>) -> Router {
 //! let desk = Desk::builder(store).destination(DestinationInfo::new("mail", "handler")).build();
 //! let admin = Admin::new(Arc::new(desk)).authenticate(|request| {
 //!     // A middleware of the service has put its user into the request.

@@ -7,6 +7,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::middleware::from_fn_with_state;
+use tokio::runtime::Handle;
 
 use crate::access::{self, Access, Authentication, Identity, Settings, User};
 use crate::base::Base;
@@ -91,9 +92,13 @@ impl Admin {
         self
     }
 
-    /// Builds the router.
+    /// Builds the router. Called within a tokio runtime, it also starts a task that goes on with jobs whose process is gone;
+    /// the task ends with the desk.
     pub fn router(self) -> Router {
-        let access = Arc::new(Access::new(self.access, self.base));
+        if Handle::try_current().is_ok() {
+            self.desk.adopt_jobs();
+        }
+        let access = Arc::new(Access::new(self.access, self.base, self.desk.store()));
         pages::routes(&self.desk)
             .merge(api::routes(&self.desk))
             .merge(access::login_routes(&access))

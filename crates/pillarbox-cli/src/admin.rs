@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use pillarbox::Inspect;
+use pillarbox::store::AdminStore;
 use pillarbox_admin::desk::RequestText;
 use pillarbox_admin::{Admin, Desk, DestinationInfo, User};
 use pillarbox_sinks::DestinationSettings;
@@ -28,7 +28,7 @@ pub(crate) enum Insistence {
 }
 
 /// The desk that the configuration describes.
-pub(crate) fn desk(store: Arc<dyn Inspect>, settings: &Settings) -> Desk {
+pub(crate) fn desk(store: Arc<dyn AdminStore>, settings: &Settings) -> Desk {
     Desk::builder(store)
         .destinations(destinations(settings))
         .routes(settings.routes.clone())

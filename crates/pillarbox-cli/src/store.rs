@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use pillarbox::store::celery_outbox::{CeleryOutboxSettings, CeleryOutboxStore};
 use pillarbox::store::postgres::{PostgresSettings, PostgresStore};
 use pillarbox::store::sqlite::SqliteStore;
-use pillarbox::store::{Migration, Role};
+use pillarbox::store::{AdminStore, Migration, Role};
 use pillarbox::{Fleet, Inspect, Store, StoreError};
 
 use crate::config::database::Database;
@@ -161,7 +161,7 @@ impl Opened {
     }
 
     /// People's side, for whoever outlives this.
-    pub(crate) fn people(&self) -> Arc<dyn Inspect> {
+    pub(crate) fn people(&self) -> Arc<dyn AdminStore> {
         match self {
             Self::Sqlite(store) => Arc::new(store.clone()),
             Self::Postgres(store) => Arc::new(store.clone()),

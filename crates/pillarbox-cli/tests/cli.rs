@@ -35,6 +35,8 @@ mod on_postgres;
 mod pages;
 #[path = "cli/processes.rs"]
 mod processes;
+#[path = "cli/replicas.rs"]
+mod replicas;
 #[path = "cli/terminal.rs"]
 mod terminal;
 #[path = "cli/tracing.rs"]

@@ -1,6 +1,7 @@
 //! The store traits, split by their callers, and the claim, which is a value.
 //!
-//! [`Claims`], [`Parking`] and [`Fleet`] are the relay's side, together [`Store`]; [`Inspect`] is people's side. A source
+//! [`Claims`], [`Parking`] and [`Fleet`] are the relay's side, together [`Store`]; [`Inspect`] is people's side,
+//! and [`AdminStore`] adds the admin's jobs and sessions. A source
 //! that is not a table can implement [`Claims`] alone. Stores on SQL databases share one layer, `store/sql`.
 //!
 //! A [`Claim`] carries its events. Settling consumes it, so that nobody settles an event of another relay, and a claim
@@ -21,6 +22,7 @@ mod act;
 pub mod celery_outbox;
 mod claim;
 mod dead_letters;
+mod desk;
 mod examine;
 mod figures;
 mod fold;
@@ -42,6 +44,7 @@ mod walk;
 pub use act::{Entry, Marked, REPLAY_OF, Replayed, Retried, Selection};
 pub use claim::{Claim, Claimed, Settlement, Ticket};
 pub use dead_letters::{DeadLetters, Group};
+pub use desk::{AdminStore, JobAction, JobLease, JobState, JobStep, JobView, NewJob, SessionLimits};
 pub use examine::{Finding, Level};
 pub use figures::{LaneView, Latency, Minute, Told};
 pub use fold::fold_error;

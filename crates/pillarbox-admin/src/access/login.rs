@@ -11,6 +11,7 @@ use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use pillarbox::store::AdminStore;
 use serde::Deserialize;
 
 use super::session::{Cookies, Sessions};
@@ -38,10 +39,10 @@ pub(super) struct Login {
 }
 
 impl Login {
-    pub(super) fn new(users: Vec<User>, secure: bool, proxies: Networks) -> Self {
+    pub(super) fn new(users: Vec<User>, secure: bool, proxies: Networks, store: Arc<dyn AdminStore>) -> Self {
         Self {
             users: Users::new(users),
-            sessions: Sessions::default(),
+            sessions: Sessions::new(store),
             throttle: Throttle::default(),
             cookies: Cookies { secure },
             proxies,
@@ -55,7 +56,10 @@ impl Login {
             let unknown = || Refusal::unknown("the token is not known; make one with `pillarbox admin make-token`");
             return Ok(visitor(Some(self.users.by_token(token).ok_or_else(unknown)?), None));
         }
-        let session = self.cookies.named(host).of(headers).and_then(|id| self.sessions.find(id, Instant::now()));
+        let session = match self.cookies.named(host).of(headers) {
+            Some(token) => self.sessions.find(token).await?,
+            None => None,
+        };
         let known = session.and_then(|session| Some((self.users.named(&session.name)?, session.csrf)));
         let (who, csrf) = known.unzip();
         Ok(visitor(who, csrf))
@@ -156,15 +160,12 @@ async fn log_in(
     login.throttle.forgive(&given.name, address);
     // Another session of this browser ends with it.
     let cookie = login.cookies.named(&host.0);
-    if let Some(id) = cookie.of(&headers) {
-        login.sessions.end(id);
+    if let Some(token) = cookie.of(&headers) {
+        login.sessions.end(token).await?;
     }
     tracing::info!(user = who.name, %address, "logged in to the admin");
-    let id = login.sessions.begin(&who.name, Instant::now()).map_err(|error| {
-        tracing::error!("session not started: {error}");
-        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the session cannot be started; the log says why")
-    })?;
-    Ok(([(SET_COOKIE, cookie.begin(&id))], then(next)).into_response())
+    let token = login.sessions.begin(&who.name).await?;
+    Ok(([(SET_COOKIE, cookie.begin(&token))], then(next)).into_response())
 }
 
 fn wait_first(wait: Duration, again: impl FnOnce(StatusCode, &str) -> Response) -> Response {
@@ -176,12 +177,16 @@ fn wait_first(wait: Duration, again: impl FnOnce(StatusCode, &str) -> Response) 
     response
 }
 
-async fn log_out(State(login): State<Arc<Login>>, Extension(host): Extension<Host>, headers: HeaderMap) -> Response {
+async fn log_out(
+    State(login): State<Arc<Login>>,
+    Extension(host): Extension<Host>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
     let cookie = login.cookies.named(&host.0);
-    if let Some(id) = cookie.of(&headers) {
-        login.sessions.end(id);
+    if let Some(token) = cookie.of(&headers) {
+        login.sessions.end(token).await?;
     }
-    ([(SET_COOKIE, cookie.end())], then(PATH)).into_response()
+    Ok(([(SET_COOKIE, cookie.end())], then(PATH)).into_response())
 }
 
 /// Only a place of our own: whatever else a link says, nobody is led away.

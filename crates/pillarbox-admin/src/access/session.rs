@@ -1,71 +1,71 @@
-//! Sessions of users who have logged in. They are in memory: a restart logs everybody out.
+//! Sessions of users who have logged in. They are in the database, so that a restart logs nobody out and replicas share them.
+//! The cookie has the session's token; the database has only a hash of it. The CSRF token is made from the session's token, so
+//! that it need not be stored.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use axum::http::HeaderMap;
 use axum::http::header::COOKIE;
+use axum::http::{HeaderMap, StatusCode};
+use pillarbox::StoreError;
+use pillarbox::store::{AdminStore, SessionLimits};
 
-use crate::secret::{SecretError, random, sha256};
+use crate::desk::DeskError;
+use crate::refusal::Refusal;
+use crate::secret::{hex, random, sha256};
 
-/// Who has not asked for anything for so long must log in again.
-const IDLE: Duration = Duration::from_secs(60 * 60);
-/// And after this everybody must.
-const LONGEST: Duration = Duration::from_secs(12 * 60 * 60);
-/// Beyond that the one that was idle the longest ends.
-const MOST: usize = 1000;
+const LIMITS: SessionLimits =
+    SessionLimits { idle: Duration::from_secs(60 * 60), longest: Duration::from_secs(12 * 60 * 60), most: 1000 };
 
-/// What a session knows.
-#[derive(Debug, Clone)]
+/// A session of a user.
+#[derive(Debug)]
 pub(super) struct Session {
     pub(super) name: String,
     /// Every form that acts carries it.
     pub(super) csrf: String,
-    began_at: Instant,
-    seen_at: Instant,
 }
 
-impl Session {
-    fn is_over(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.seen_at) >= IDLE || now.saturating_duration_since(self.began_at) >= LONGEST
-    }
+pub(super) struct Sessions {
+    store: Arc<dyn AdminStore>,
 }
-
-/// By the hash of their ids, so that looking one up tells nothing of how near a guess was.
-#[derive(Default)]
-pub(super) struct Sessions(Mutex<HashMap<[u8; 32], Session>>);
 
 impl Sessions {
-    /// Begins one, and answers its id, which only the cookie carries.
-    pub(super) fn begin(&self, name: &str, now: Instant) -> Result<String, SecretError> {
-        let (id, csrf) = (random()?, random()?);
-        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.retain(|_, session| !session.is_over(now));
-        if sessions.len() >= MOST {
-            let idlest = sessions.iter().min_by_key(|(_, session)| session.seen_at).map(|(key, _)| *key);
-            idlest.map(|key| sessions.remove(&key));
-        }
-        sessions.insert(sha256(&id), Session { name: name.to_owned(), csrf, began_at: now, seen_at: now });
-        Ok(id)
+    pub(super) fn new(store: Arc<dyn AdminStore>) -> Self {
+        Self { store }
     }
 
-    /// The session, if it still lasts. Having been seen keeps it alive.
-    pub(super) fn find(&self, id: &str, now: Instant) -> Option<Session> {
-        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = sha256(id);
-        let session = sessions.get_mut(&key)?;
-        if session.is_over(now) {
-            sessions.remove(&key);
-            return None;
-        }
-        session.seen_at = now;
-        Some(session.clone())
+    /// Begins a session and returns its token, which only the cookie carries.
+    pub(super) async fn begin(&self, name: &str) -> Result<String, Refusal> {
+        let token = random().map_err(|error| {
+            tracing::error!("session not started: {error}");
+            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the session cannot be started; the log says why")
+        })?;
+        self.store.begin_session(&hash(&token), name, LIMITS).await.map_err(failed)?;
+        Ok(token)
     }
 
-    pub(super) fn end(&self, id: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&sha256(id));
+    /// Returns the session, if it still lasts. Being used keeps it alive.
+    pub(super) async fn find(&self, token: &str) -> Result<Option<Session>, Refusal> {
+        let name = self.store.find_session(&hash(token), LIMITS).await.map_err(failed)?;
+        Ok(name.map(|name| Session { name, csrf: csrf(token) }))
     }
+
+    pub(super) async fn end(&self, token: &str) -> Result<(), Refusal> {
+        self.store.end_session(&hash(token)).await.map_err(failed)
+    }
+}
+
+fn failed(error: StoreError) -> Refusal {
+    DeskError::Store(error).into()
+}
+
+fn hash(token: &str) -> String {
+    hex(&sha256(token))
+}
+
+/// Whoever has it cannot make the session's token from it.
+fn csrf(token: &str) -> String {
+    hex(&sha256(&format!("csrf {token}")))
 }
 
 /// The cookies of sessions.
@@ -120,26 +120,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_ends_when_it_is_idle_or_old_or_ended() {
-        let (sessions, start) = (Sessions::default(), Instant::now());
-        let id = sessions.begin("anna", start).unwrap();
-        assert_eq!(sessions.find(&id, start).unwrap().name, "anna");
-        assert!(sessions.find("another", start).is_none());
-        let step = IDLE - Duration::from_secs(1);
-        let mut now = start;
-        while now + step < start + LONGEST {
-            now += step;
-            assert!(sessions.find(&id, now).is_some(), "it is in use");
-        }
-        assert!(sessions.find(&id, start + LONGEST).is_none(), "it is old");
-        let id = sessions.begin("anna", start).unwrap();
-        assert!(sessions.find(&id, start + IDLE).is_none(), "it was idle");
-        let id = sessions.begin("anna", start).unwrap();
-        sessions.end(&id);
-        assert!(sessions.find(&id, start).is_none(), "it was ended");
-    }
-
-    #[test]
     fn a_cookie_is_named_by_the_port_that_a_browser_asks_for() {
         let name = |secure, host| Cookies { secure }.named(host).name;
         assert_eq!(name(false, "localhost:8800"), "pillarbox_session_8800");
@@ -148,13 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_sessions_than_memory_for_them() {
-        let (sessions, start) = (Sessions::default(), Instant::now());
-        let first = sessions.begin("anna", start).unwrap();
-        for later in 1..=MOST as u64 {
-            sessions.begin("anna", start + Duration::from_millis(later)).unwrap();
-        }
-        assert!(sessions.find(&first, start + Duration::from_secs(2)).is_none());
-        assert_eq!(sessions.0.lock().unwrap().len(), MOST);
+    fn the_csrf_token_is_neither_the_token_nor_its_hash() {
+        assert!(csrf("token") != hash("token") && csrf("token") != csrf("another") && !csrf("token").contains("token"));
     }
 }

@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::problem::{Undone, Unread};
 use crate::access::{Operator, Viewer};
 use crate::asked::{At, Body, FilterAsked, WINDOW_HOURS, maybe_object, object, storable};
+use crate::desk::acting::check_reason;
 use crate::desk::{Action, Desk, GroupKey, Job, JobScope, JobState, ago};
 use crate::refusal::Refusal;
 
@@ -192,7 +193,7 @@ pub(super) async fn preview(
     Ok(Json(Preview { count: preview.count, at_least: preview.at_least }))
 }
 
-/// Jobs of this process, the newest first
+/// The newest jobs, the newest first
 #[utoipa::path(get, path = "/jobs", tag = "jobs", responses((status = 200, body = JobViews), Unread))]
 pub(super) async fn all(_: Viewer, State(desk): AtDesk) -> Result<Json<JobViews>, Refusal> {
     Ok(Json(JobViews { jobs: desk.jobs().await?.iter().map(JobView::from).collect() }))
@@ -213,7 +214,7 @@ pub(super) async fn start(
 ) -> Result<Response, Refusal> {
     let scope = scope(body.filter, body.group)?;
     // Also where it is not needed.
-    Action::check_reason(&body.reason)?;
+    check_reason(&body.reason)?;
     let job = desk.start(action(body.action, body.reason), &scope, body.rate, &who.name).await?;
     let place = format!("{}/jobs/{}", super::BASE, job.id);
     Ok((StatusCode::ACCEPTED, [(LOCATION, place)], Json(JobView::from(&job))).into_response())

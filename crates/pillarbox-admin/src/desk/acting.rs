@@ -82,7 +82,8 @@ pub(super) fn given_up_because(reason: &str, who: &str) -> Result<String, DeskEr
     Ok(if reason.is_empty() { format!("marked failed by {who}") } else { format!("marked failed by {who}: {reason}") })
 }
 
-pub(super) fn check_reason(reason: &str) -> Result<(), DeskError> {
+/// Refuses a reason that is too long for the events' errors.
+pub(crate) fn check_reason(reason: &str) -> Result<(), DeskError> {
     if reason.chars().count() > LONGEST_REASON || reason.contains('\0') {
         return Err(DeskError::Refused(format!(
             "the reason must be text of at most {LONGEST_REASON} characters; shorten it"

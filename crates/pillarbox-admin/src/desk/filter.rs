@@ -1,9 +1,8 @@
 //! The filter of events, before routes turn a destination into something that a store can search for.
 
 use chrono::{DateTime, Utc};
+use pillarbox::Routes;
 use pillarbox::store::{Filter, State, ToDestination};
-
-use super::Desk;
 
 /// Which events; each field that is set narrows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,25 +29,24 @@ pub struct EventFilter {
     pub failed_since: Option<DateTime<Utc>>,
 }
 
-impl Desk {
-    pub(super) fn filter(&self, filter: &EventFilter) -> Filter {
-        let to = |name: &String| ToDestination { name: name.clone(), routes: self.routes.clone() };
+impl EventFilter {
+    /// Returns the store's filter, in which routes lead to the destination.
+    pub(super) fn with_routes(&self, routes: &Routes) -> Filter {
+        let to = |name: &String| ToDestination { name: name.clone(), routes: routes.clone() };
         Filter {
-            state: filter.state,
-            event_type: filter.event_type.clone(),
-            aggregate_type: filter.aggregate_type.clone(),
-            aggregate_id: filter.aggregate_id.clone(),
-            parked_on: filter.parked_on.clone(),
-            destination: filter.destination.as_ref().map(to),
-            search: filter.search.clone(),
-            since: filter.since,
-            until: filter.until,
-            failed_since: filter.failed_since,
+            state: self.state,
+            event_type: self.event_type.clone(),
+            aggregate_type: self.aggregate_type.clone(),
+            aggregate_id: self.aggregate_id.clone(),
+            parked_on: self.parked_on.clone(),
+            destination: self.destination.as_ref().map(to),
+            search: self.search.clone(),
+            since: self.since,
+            until: self.until,
+            failed_since: self.failed_since,
         }
     }
-}
 
-impl EventFilter {
     /// Returns it as text for the audit and for lists of jobs: `state=failed type=order.*`, or `all`.
     #[must_use]
     pub fn shown(&self) -> String {

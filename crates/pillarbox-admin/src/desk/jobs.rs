@@ -1,64 +1,37 @@
 //! Work on many events at once: all of a group of dead letters, or all that a filter finds, in batches and at a rate that
-//! receivers can bear. Jobs live in this process and end with it; what they have done is in the tables, and in one line of
-//! the audit that grows with each batch.
+//! receivers can bear. A job is a row of the database, and so is its progress: any process can look at it and cancel it, and
+//! when the process that works on it is gone, another one goes on where it stopped.
 
-use std::collections::VecDeque;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use pillarbox::store::{Filter, State};
-use tokio::sync::watch;
+use pillarbox::store::{Depth, Filter, JobView, NewJob, State};
+pub use pillarbox::store::{JobAction as Action, JobState};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use self::scope::Stored;
 use self::walk::{Chosen, Walk};
-use super::acting::{check_reason, given_up_because};
+use self::work::{LEASE, Worker};
+use super::acting::given_up_because;
 use super::{Desk, DeskError, EventFilter};
 
+mod scope;
 mod walk;
+mod work;
 
-/// How many jobs run at once.
+/// How many jobs run at once, in all processes together.
 const RUNNING: usize = 4;
-/// How many are remembered.
-const KEPT: usize = 50;
+/// How many jobs a list has.
+const LISTED: usize = 50;
 /// How long a preview may look.
 const GLANCE: Duration = Duration::from_millis(250);
 /// The rates that a job may have, in events per second.
 pub const RATES: RangeInclusive<f64> = 0.001..=100_000.0;
-
-/// What a job does to each event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Action {
-    /// Make dead letters due now.
-    Retry,
-    /// Emit delivered or failed events again.
-    Replay,
-    /// Make dead letters of pending events.
-    Fail {
-        /// Stands in the events' errors.
-        reason: String,
-    },
-}
-
-impl Action {
-    /// Returns `retry`, `replay` or `fail`.
-    #[must_use]
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Retry => "retry",
-            Self::Replay => "replay",
-            Self::Fail { .. } => "fail",
-        }
-    }
-
-    /// Refuses a reason that is too long for the events' errors.
-    pub(crate) fn check_reason(reason: &str) -> Result<(), DeskError> {
-        check_reason(reason)
-    }
-}
 
 /// The events of a job: those that the filter finds and, of dead letters, only those of one group.
 #[derive(Debug, Clone, Default)]
@@ -70,7 +43,7 @@ pub struct JobScope {
 }
 
 /// What the dead letters of a group have in common.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupKey {
     /// The destination that did not get them.
     pub destination: Option<String>,
@@ -122,29 +95,24 @@ pub struct Job {
     pub refused: u64,
 }
 
-/// Where a job is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum JobState {
-    /// It works, or waits for its rate.
-    Running,
-    /// All of it is done.
-    Done,
-    /// Somebody has ended it.
-    Cancelled,
-    /// The database failed.
-    Failed,
-}
-
-impl JobState {
-    /// Returns `running`, `done`, `cancelled` or `failed`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Done => "done",
-            Self::Cancelled => "cancelled",
-            Self::Failed => "failed",
+impl From<JobView> for Job {
+    fn from(view: JobView) -> Self {
+        let NewJob { id, action, target, who, rate, expected, expected_more, .. } = view.job;
+        Self {
+            id,
+            action,
+            target,
+            who,
+            rate,
+            expected: Preview { count: expected, at_least: expected_more },
+            started_at: view.started_at,
+            ended_at: view.ended_at,
+            took: view.took,
+            state: view.state,
+            error: (view.state == JobState::Failed).then_some(view.error),
+            done: view.done,
+            changed: view.changed,
+            refused: view.done.saturating_sub(view.changed),
         }
     }
 }
@@ -177,17 +145,16 @@ impl Job {
     }
 }
 
-/// All jobs of this process.
+/// The jobs that this process works on. They end with it, and another process goes on with them.
 #[derive(Default)]
-pub(super) struct Jobs {
-    kept: Mutex<VecDeque<Arc<Running>>>,
-}
+pub(super) struct Jobs(Mutex<JoinSet<()>>);
 
-/// A job that this process works on.
-struct Running {
-    started: Instant,
-    job: Mutex<Job>,
-    cancelled: watch::Sender<bool>,
+impl Jobs {
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
 }
 
 impl Desk {
@@ -196,16 +163,17 @@ impl Desk {
     /// # Errors
     /// When the action cannot be done to events in this state, or the database fails.
     pub async fn preview(&self, action: &Action, scope: &JobScope) -> Result<Preview, DeskError> {
-        let chosen = self.chosen(action, scope)?;
+        let chosen = Chosen { filter: self.job_filter(action, scope)?, group: scope.group.clone() };
         if scope.group.is_none() && scope.filter.is_all_failed(action) {
             let failed = self.store.depth().await?.failed;
-            return Ok(Preview { count: failed, at_least: failed >= pillarbox::store::Depth::EXACT });
+            return Ok(Preview { count: failed, at_least: failed >= Depth::EXACT });
         }
-        let (mut walk, until) = (Walk::new(Arc::clone(&self.store), chosen, None), Instant::now() + GLANCE);
+        let (mut walk, until) = (Walk::new(chosen, None, None), Instant::now() + GLANCE);
         let mut count = 0;
-        while let Some(ids) = walk.next().await? {
-            count += ids.len() as u64;
-            if Instant::now() >= until && !walk.is_at_its_end() {
+        while let Some(page) = walk.next(self.store.as_ref(), walk::PAGE).await? {
+            count += page.ids.len() as u64;
+            walk.go_on(&page);
+            if Instant::now() >= until && page.next.is_some() {
                 return Ok(Preview { count, at_least: true });
             }
         }
@@ -235,35 +203,42 @@ impl Desk {
             Action::Fail { reason } => Action::Fail { reason: given_up_because(&reason, who)? },
             other => other,
         };
-        let chosen = self.chosen(&action, scope)?;
         let expected = self.preview(&action, scope).await?;
-        let running = self.jobs.admit(action, scope.shown(), rate, expected, who)?;
-        let begun = async {
-            let job = running.snapshot();
-            let entry = self.store.open_entry(who, job.action.as_str(), &job.target).await?;
-            // The audit's line has the database's clock, by which what changes from now on is told apart.
-            let line = self.store.audit(Some(entry + 1), 1).await?;
-            Ok((entry, line.first().map_or_else(Utc::now, |line| line.done_at)))
+        let state = self.job_filter(&action, scope)?.state;
+        let job = NewJob {
+            id: Uuid::now_v7(),
+            action,
+            scope: Stored::new(scope, state).to_json(),
+            target: scope.shown(),
+            who: who.to_owned(),
+            rate,
+            expected: expected.count,
+            expected_more: expected.at_least,
         };
-        match begun.await {
-            Ok((entry, began_at)) => {
-                let walk = Walk::new(Arc::clone(&self.store), chosen, Some(began_at));
-                tokio::spawn(walk::run(Arc::clone(&running), Arc::clone(&self.store), walk, entry));
-                Ok(running.snapshot())
-            }
-            Err(error) => {
-                running.end(JobState::Failed, Some("it could not be begun".to_owned()));
-                Err(DeskError::Store(error))
-            }
-        }
+        let token = Uuid::new_v4();
+        let started = self.store.start_job(&job, token, LEASE, RUNNING).await?;
+        let started = started.ok_or_else(|| {
+            DeskError::Busy(format!("{RUNNING} jobs are running already; wait for one, or cancel it"))
+        })?;
+        self.jobs.spawn(self.worker().work(started.clone(), token));
+        Ok(started.into())
     }
 
-    /// Returns the jobs, the newest first.
+    /// Goes on with jobs whose process is gone, for as long as the desk is there.
+    pub(crate) fn adopt_jobs(&self) {
+        self.jobs.spawn(self.worker().adopt());
+    }
+
+    fn worker(&self) -> Worker {
+        Worker { store: Arc::clone(&self.store), routes: self.routes.clone() }
+    }
+
+    /// Returns the newest jobs, the newest first.
     ///
     /// # Errors
     /// When the database fails.
     pub async fn jobs(&self) -> Result<Vec<Job>, DeskError> {
-        Ok(self.jobs.lock().iter().rev().map(|running| running.snapshot()).collect())
+        Ok(self.store.jobs(LISTED).await?.into_iter().map(Job::from).collect())
     }
 
     /// Returns one job.
@@ -271,25 +246,22 @@ impl Desk {
     /// # Errors
     /// When there is no such job, or the database fails.
     pub async fn job(&self, id: Uuid) -> Result<Job, DeskError> {
-        Ok(self.jobs.get(id)?.snapshot())
+        let found = self.store.job(id).await?.map(Job::from);
+        found.ok_or_else(|| DeskError::Unknown(format!("there is no job {id}; only the newest {LISTED} are kept")))
     }
 
-    /// Ends a job before its next batch.
+    /// Cancels a job, whichever process works on it: no further batch is done.
     ///
     /// # Errors
     /// When there is no such job, or the database fails.
     pub async fn cancel(&self, id: Uuid, who: &str) -> Result<Job, DeskError> {
-        let running = self.jobs.get(id)?;
-        let job = running.snapshot();
-        if job.is_running() && !*running.cancelled.borrow() {
-            self.store.open_entry(who, "cancel", &format!("{} {}", job.action.as_str(), job.target)).await?;
-            running.cancel();
-        }
-        Ok(running.snapshot())
+        self.job(id).await?;
+        self.store.cancel_job(id, who).await?;
+        self.job(id).await
     }
 
-    /// Only events to which it can be done.
-    fn chosen(&self, action: &Action, scope: &JobScope) -> Result<Chosen, DeskError> {
+    /// Returns the filter with the state of events to which the action can be done.
+    fn job_filter(&self, action: &Action, scope: &JobScope) -> Result<Filter, DeskError> {
         let state = scope.filter.state;
         let state = match (action, state) {
             _ if scope.group.is_some() && state.is_some_and(|state| state != State::Failed) => Err("failed"),
@@ -306,8 +278,7 @@ impl Desk {
         let state = state.map_err(|must| {
             DeskError::Refused(format!("state of the events to {} must be {must}; change the filter", action.as_str()))
         })?;
-        let filter = Filter { state: Some(state), ..self.filter(&scope.filter) };
-        Ok(Chosen { filter, group: scope.group.clone() })
+        Ok(Filter { state: Some(state), ..scope.filter.with_routes(&self.routes) })
     }
 }
 
@@ -328,92 +299,6 @@ impl JobScope {
                 let destination = group.destination.as_deref().unwrap_or("no destination");
                 format!("{} of {destination}: {}", self.filter.shown(), group.error)
             }
-        }
-    }
-}
-
-impl Jobs {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Running>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn get(&self, id: Uuid) -> Result<Arc<Running>, DeskError> {
-        let found = self.lock().iter().find(|running| running.lock().id == id).cloned();
-        found.ok_or_else(|| {
-            DeskError::Unknown(format!(
-                "there is no job {id}; jobs are forgotten when the program ends, or {KEPT} later"
-            ))
-        })
-    }
-
-    fn admit(
-        &self,
-        action: Action,
-        target: String,
-        rate: Option<f64>,
-        expected: Preview,
-        who: &str,
-    ) -> Result<Arc<Running>, DeskError> {
-        let mut kept = self.lock();
-        if kept.iter().filter(|running| running.lock().is_running()).count() >= RUNNING {
-            return Err(DeskError::Busy(format!("{RUNNING} jobs are running already; wait for one, or cancel it")));
-        }
-        while kept.len() >= KEPT {
-            let Some(oldest) = kept.iter().position(|running| !running.lock().is_running()) else { break };
-            kept.remove(oldest);
-        }
-        let job = Job {
-            id: Uuid::now_v7(),
-            action,
-            target,
-            who: who.to_owned(),
-            rate,
-            expected,
-            started_at: Utc::now(),
-            ended_at: None,
-            took: Duration::ZERO,
-            state: JobState::Running,
-            error: None,
-            done: 0,
-            changed: 0,
-            refused: 0,
-        };
-        let (started, cancelled) = (Instant::now(), watch::Sender::new(false));
-        let running = Arc::new(Running { started, job: Mutex::new(job), cancelled });
-        kept.push_back(Arc::clone(&running));
-        Ok(running)
-    }
-}
-
-impl Drop for Jobs {
-    /// Nobody could see or stop them any more.
-    fn drop(&mut self) {
-        self.lock().iter().for_each(|running| running.cancel());
-    }
-}
-
-impl Running {
-    fn lock(&self) -> MutexGuard<'_, Job> {
-        self.job.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn snapshot(&self) -> Job {
-        let mut job = self.lock().clone();
-        if job.is_running() {
-            job.took = self.started.elapsed();
-        }
-        job
-    }
-
-    fn cancel(&self) {
-        self.cancelled.send_replace(true);
-    }
-
-    fn end(&self, state: JobState, error: Option<String>) {
-        let mut job = self.lock();
-        if job.is_running() {
-            (job.state, job.error) = (state, error);
-            (job.ended_at, job.took) = (Some(Utc::now()), self.started.elapsed());
         }
     }
 }

@@ -101,6 +101,15 @@ impl Client {
         }
     }
 
+    /// Asks another server from now on, under the same name: as behind a proxy.
+    pub(crate) fn go_to(&mut self, address: &str) {
+        address.clone_into(&mut self.address);
+    }
+
+    pub(crate) fn keep_cookie(&mut self, name: &str, value: &str) {
+        self.cookies.insert(name.to_owned(), value.to_owned());
+    }
+
     pub(crate) fn cookies(&self) -> &BTreeMap<String, String> {
         &self.cookies
     }

@@ -14,7 +14,7 @@ pub async fn a_missing_schema_is_refused_with_the_command_to_run(outbox: &dyn Ou
         error.to_string().contains("are not there") && error.to_string().contains("`pillarbox migrate`"),
         "{error}"
     );
-    assert_eq!(outbox.migrate().await.unwrap(), 1);
+    assert!(outbox.migrate().await.unwrap() > 0);
     outbox.store().check().await.unwrap();
     outbox.emit_one().await;
     outbox.claim_one().await;
@@ -31,9 +31,11 @@ pub async fn migrating_twice_is_fine(outbox: &dyn Outbox) {
 /// Several replicas that start at once may each run it.
 pub async fn migrating_concurrently_is_fine(outbox: &dyn Outbox) {
     outbox.forget_schema().await;
+    let all = outbox.migrate().await.unwrap();
+    outbox.forget_schema().await;
     let made = join_all((0..6).map(|_| outbox.migrate())).await;
     let steps: usize = made.into_iter().map(|made| made.unwrap()).sum();
-    assert_eq!(steps, 1, "one of them made the tables");
+    assert_eq!(steps, all, "one of them made the tables");
     outbox.store().check().await.unwrap();
 }
 

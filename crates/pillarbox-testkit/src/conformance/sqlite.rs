@@ -129,7 +129,8 @@ impl Outbox for SqliteOutbox {
     async fn forget_schema(&self) {
         self.execute(
             "DROP TABLE outbox_event; DROP TABLE outbox_delivery; DROP TABLE outbox_attempt; DROP TABLE outbox_relay; \
-             DROP TABLE outbox_lane; DROP TABLE outbox_figure; DROP TABLE outbox_paused; DROP TABLE outbox_audit; DROP TABLE outbox_migration",
+             DROP TABLE outbox_lane; DROP TABLE outbox_figure; DROP TABLE outbox_paused; DROP TABLE outbox_audit; \
+             DROP TABLE outbox_job; DROP TABLE outbox_session; DROP TABLE outbox_migration",
         )
         .await;
     }

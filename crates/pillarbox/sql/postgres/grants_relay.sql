@@ -1,7 +1,8 @@
 -- Grants for a role that relays and looks after the outbox.
 GRANT USAGE ON SCHEMA {schema} TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.outbox_event, {schema}.outbox_delivery, {schema}.outbox_attempt,
-    {schema}.outbox_relay, {schema}.outbox_lane, {schema}.outbox_figure, {schema}.outbox_paused TO {role};
+    {schema}.outbox_relay, {schema}.outbox_lane, {schema}.outbox_figure, {schema}.outbox_paused,
+    {schema}.outbox_job, {schema}.outbox_session TO {role};
 GRANT SELECT, INSERT, UPDATE ON {schema}.outbox_audit TO {role};
 GRANT USAGE ON SEQUENCE {schema}.outbox_event_seq_seq TO {role};
 GRANT SELECT, UPDATE ON SEQUENCE {schema}.outbox_idle_until TO {role};

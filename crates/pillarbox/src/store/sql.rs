@@ -19,6 +19,7 @@ use crate::emit;
 use crate::error::{DriverError, StoreError};
 
 mod act;
+mod desk;
 mod fleet;
 mod get;
 mod inspect;
@@ -57,9 +58,11 @@ macro_rules! shared_statements {
     ($then:ident!($($arguments:tt)*)) => {
         $then!($($arguments)*
             audit, audit_add, audit_write, counts, counts_parked, counts_relays, dead_letters, depth, find, get, get_attempts,
-            get_deliveries, get_neighbours, heartbeat, lanes, list, list_by_id, list_delivered, list_failed, list_parked,
+            get_deliveries, get_neighbours, heartbeat, job, job_cancel, job_claim, job_fail, job_forget, job_renew, job_start,
+            job_step, jobs, lanes, list, list_by_id, list_delivered, list_failed, list_parked,
             list_parked_on, list_waiting, migrations_made, migrations_table, migrations_write, minutes, parked_kinds, parked_on, pause, paused,
-            remaining, replay, replay_keys, resume, tell_lanes, tell_minutes, views
+            remaining, replay, replay_keys, resume, session_begin, session_end, session_find, session_forget, session_seen,
+            tell_lanes, tell_minutes, views
         );
     };
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use pillarbox::delivery::{Answer, Change};
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::{
-    Ask, Claimed, Entry, Filter, Heartbeat, Marked, Replayed, Retention, Role, Selection, State, Turn,
+    AdminStore, Ask, Claimed, Entry, Filter, Heartbeat, Marked, Replayed, Retention, Role, Selection, SessionLimits,
+    State, Turn,
 };
 use pillarbox::{Claims, Event, Fleet, Inspect, Parking, emit, emit_all, emit_once};
 use pillarbox_testkit::TestDatabase;
@@ -17,6 +18,7 @@ use uuid::Uuid;
 
 /// Not everybody's outbox is in `public`, nor is everybody's role a plain word.
 const SCHEMA: &str = "mailroom";
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Office {
     database: TestDatabase,
@@ -196,8 +198,28 @@ async fn who_owns_a_schema_can_migrate_it_without_the_right_to_create_schemas() 
     let office = Office::open(false).await;
     let own = format!("CREATE SCHEMA {SCHEMA} AUTHORIZATION {}", quoted(&office.role));
     office.owner.pool().execute(sqlx::raw_sql(AssertSqlSafe(own))).await.unwrap();
-    assert_eq!(office.store().migrate().await.unwrap().len(), 1);
+    assert_eq!(office.store().migrate().await.unwrap().len(), 2);
     assert_eq!(office.store().migrate().await.unwrap().len(), 0);
     office.store().check().await.unwrap();
+    office.close().await;
+}
+
+/// An upgrade: whoever could relay before the second migration can use its tables.
+#[tokio::test]
+async fn a_role_that_relays_keeps_its_rights_when_tables_are_added() {
+    let office = Office::open(true).await;
+    office.owner.grant(Role::Relay, &office.role).await.unwrap();
+    let before = format!(
+        "DROP TABLE {SCHEMA}.outbox_job, {SCHEMA}.outbox_session; DELETE FROM {SCHEMA}.outbox_migration WHERE version = 2"
+    );
+    office.owner.pool().execute(sqlx::raw_sql(AssertSqlSafe(before))).await.unwrap();
+    assert!(office.store().check().await.unwrap_err().to_string().contains("at version 1"));
+    assert_eq!(office.owner.migrate().await.unwrap().len(), 1);
+    let (store, limits) = (office.store(), SessionLimits { idle: PATIENCE, longest: PATIENCE, most: 9 });
+    store.check().await.unwrap();
+    store.begin_session("hash", "anna", limits).await.unwrap();
+    assert_eq!(store.find_session("hash", limits).await.unwrap().as_deref(), Some("anna"));
+    store.end_session("hash").await.unwrap();
+    assert!(store.claim_job(Uuid::new_v4(), PATIENCE).await.unwrap().is_none());
     office.close().await;
 }

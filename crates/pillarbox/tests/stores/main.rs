@@ -4,6 +4,7 @@
 mod adopted;
 mod alone;
 mod clock;
+mod desk;
 mod grants;
 mod held;
 mod looking;

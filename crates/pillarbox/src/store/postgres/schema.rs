@@ -7,8 +7,10 @@ use crate::error::StoreError;
 use crate::store::migrate::{Migration, Role};
 use crate::store::sql;
 
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "outbox", sql: include_str!("../../../sql/postgres/migrations/0001_outbox.sql") }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "outbox", sql: include_str!("../../../sql/postgres/migrations/0001_outbox.sql") },
+    Migration { version: 2, name: "desk", sql: include_str!("../../../sql/postgres/migrations/0002_desk.sql") },
+];
 
 impl PostgresStore {
     /// Applies the migrations that are missing and returns them. Several programs may do so at once.

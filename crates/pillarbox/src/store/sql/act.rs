@@ -54,7 +54,19 @@ pub(super) async fn replay<D: Database>(
 ) -> Result<Vec<(Uuid, Replayed)>, DriverError> {
     let ids = &distinct(ids);
     let mut tx = store.begin(Through::People).await?;
-    let call = Call::new(D::statements().replay_keys).bind(ids.as_slice()).bind(entry.unchanged_since());
+    let (made, pending) = replay_events::<D>(&mut tx, Asked::new(ids, entry)).await?;
+    write_down::<D>(&mut tx, entry, "replay", made.len()).await?;
+    wake_relays::<D>(&mut tx, made.len()).await?;
+    tx.commit().await?;
+    Ok(replayed(ids, &made, &pending))
+}
+
+/// Emits events once more. Returns the new id of each that was, and the ids of those that are still pending.
+pub(super) async fn replay_events<D: Database>(
+    tx: &mut D::Tx,
+    asked: Asked<'_>,
+) -> Result<(HashMap<Uuid, Uuid>, HashSet<Uuid>), DriverError> {
+    let call = Call::new(D::statements().replay_keys).bind(asked.ids).bind(asked.unchanged_since);
     let mut pending = HashSet::new();
     let mut open = Vec::new();
     for row in tx.rows(call).await? {
@@ -65,11 +77,7 @@ pub(super) async fn replay<D: Database>(
             open.push((id, Uuid::now_v7(), key_of_replays(&row.text("idempotency_key")?)));
         }
     }
-    let made = write_replays::<D>(&mut tx, open).await?;
-    write_down::<D>(&mut tx, entry, "replay", made.len()).await?;
-    wake_relays::<D>(&mut tx, made.len()).await?;
-    tx.commit().await?;
-    Ok(replayed(ids, &made, &pending))
+    Ok((write_replays::<D>(tx, open).await?, pending))
 }
 
 /// Writes new events for old ones and returns their ids. `open` holds the old id, the new id and the key without a number.
@@ -179,12 +187,12 @@ pub(super) async fn write_down<D: Database>(
     tx.done(call).await.map(drop)
 }
 
-fn audit_line<D: Database>(who: &str, what: &str, target: &str, events: Option<i64>) -> Call {
+pub(super) fn audit_line<D: Database>(who: &str, what: &str, target: &str, events: Option<i64>) -> Call {
     Call::new(D::statements().audit_write).bind(who).bind(what).bind(kept(target).into_owned()).bind(events)
 }
 
 /// Tells idle relays that events are due, so that none has to find out by polling.
-async fn wake_relays<D: Database>(tx: &mut D::Tx, due: usize) -> Result<(), DriverError> {
+pub(super) async fn wake_relays<D: Database>(tx: &mut D::Tx, due: usize) -> Result<(), DriverError> {
     match D::WAKE {
         Some(wake) if due > 0 => tx.done(Call::new(wake)).await.map(drop),
         _ => Ok(()),

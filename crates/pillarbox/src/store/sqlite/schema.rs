@@ -5,8 +5,10 @@ use crate::error::StoreError;
 use crate::store::migrate::Migration;
 use crate::store::sql;
 
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "outbox", sql: include_str!("../../../sql/sqlite/migrations/0001_outbox.sql") }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "outbox", sql: include_str!("../../../sql/sqlite/migrations/0001_outbox.sql") },
+    Migration { version: 2, name: "desk", sql: include_str!("../../../sql/sqlite/migrations/0002_desk.sql") },
+];
 
 impl SqliteStore {
     /// Applies the migrations that are missing and returns them. Several programs may do so at once.

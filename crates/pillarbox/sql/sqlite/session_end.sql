@@ -1,0 +1,2 @@
+-- Session: somebody logs out. ?1 hash of the token.
+DELETE FROM outbox_session WHERE token_hash = ?1

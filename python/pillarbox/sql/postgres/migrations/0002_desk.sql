@@ -1,0 +1,1 @@
+../../../../../crates/pillarbox/sql/postgres/migrations/0002_desk.sql

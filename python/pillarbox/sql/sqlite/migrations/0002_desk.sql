@@ -1,0 +1,1 @@
+../../../../../crates/pillarbox/sql/sqlite/migrations/0002_desk.sql
