@@ -109,7 +109,8 @@ fn what_was_delivered_is_cleaned_up_by_age() {
 #[test]
 fn migrate_says_what_it_did_and_does_it_once() {
     let home = Home::new();
-    assert_eq!(home.run(&["migrate"]).succeeded().out, "applied 0001 outbox to sqlite://pillarbox.db\n");
+    let applied = "applied 0001 outbox to sqlite://pillarbox.db\napplied 0002 desk to sqlite://pillarbox.db\n";
+    assert_eq!(home.run(&["migrate"]).succeeded().out, applied);
     assert_eq!(home.run(&["migrate"]).succeeded().out, "the outbox's tables in sqlite://pillarbox.db are up to date\n");
     assert_eq!(home.json(&["migrate"])["applied"], serde_json::json!([]));
     let done = home.run(&["migrate", "--emit-role", "shop"]);
