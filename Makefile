@@ -1,7 +1,7 @@
 # The commands of everyday work; `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-long fmt lint demo torture simulate failover measure bench bench-quick bench-celery servers servers-stop
+.PHONY: help setup test test-long fmt lint demo torture simulate failover measure bench bench-quick bench-compare bench-celery servers servers-stop
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ bench: ## beside its peers and what the database allows: writes bench/RESULTS.md
 
 bench-quick: ## the same with small counts and one round: a few minutes, into bench/.quick
 	@bench/run --quick $(ARGS)
+
+bench-compare: ## this tree beside an earlier commit, in turns: make bench-compare BASE=main~5
+	@bench/compare $(BASE) $(ARGS)
 
 bench-celery: ## beside django-celery-outbox's relay, on the same rows: about eight minutes
 	@bench/celery/run $(ARGS)
