@@ -55,7 +55,9 @@ impl DestinationInfo {
 
 /// Shows the request that a destination gets for an event, as a command to paste and try. The event is masked already.
 #[derive(Clone)]
-pub struct RequestText(Arc<dyn Fn(&EventDetail) -> Option<String> + Send + Sync>);
+pub struct RequestText(Arc<Show>);
+
+type Show = dyn Fn(&EventDetail) -> Option<String> + Send + Sync;
 
 impl RequestText {
     /// Wraps the function. It returns `None` when there is nothing to show, and must not show secrets.
