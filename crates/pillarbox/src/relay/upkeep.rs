@@ -157,8 +157,8 @@ impl Engine {
     }
 
     /// Unpark: makes unrouted events due that have a route now. This relay's routes do not change, but a relay of another
-    /// release may at any time park events that this one can route. Events of removed destinations are checked once only: a matching
-    /// route does not mean that they will not be parked again.
+    /// release may at any time park events that this one can route. Events of removed destinations are checked once only: a
+    /// matching route does not mean that they will not be parked again.
     async fn unpark_rerouted(&self, parked_on: &[String]) -> Result<(), StoreError> {
         let first = lock(&self.rerouted_at).is_none();
         let concerns_us = |name: &&String| if first { !self.lanes.contains_key(*name) } else { *name == UNROUTED };
