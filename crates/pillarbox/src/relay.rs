@@ -82,7 +82,7 @@ struct Engine {
     /// The waiting events of each aggregate, if order is kept.
     sequence: Option<Sequence>,
     load: Load,
-    /// Events that probe destinations that are down. They do not count as load until the relay stops.
+    /// Events that probe destinations that are down. Nothing waits for them until the relay stops.
     probes: Load,
     waker: Waker,
     phase: Gauge<Phase>,
@@ -130,8 +130,8 @@ impl Relay {
         self.engine.waker.clone()
     }
 
-    /// Returns whether the caller runs inside a send of this relay. Waiting for the relay there would
-    /// be waiting for itself.
+    /// Returns whether the caller runs inside a send of this relay. Waiting for the relay there would be
+    /// waiting for itself.
     pub(crate) fn is_caller(&self) -> bool {
         SENDER.try_with(|sender| *sender == self.engine.address()).unwrap_or(false)
     }
