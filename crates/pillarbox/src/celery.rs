@@ -1,11 +1,11 @@
-//! Celery: tasks for its workers, sent from Rust in the caller's transaction, and messages as they stand in the outbox.
+//! Celery: tasks for its workers, sent from Rust in the caller's transaction, and the stored form of messages.
 //!
-//! [`Task`] is a call of a task; [`chain`], [`group`] and [`chord`] put tasks together; [`send_task`] and [`send`] emit them
-//! through any driver that [`emit`](crate::emit()) knows, `celery::blocking` through blocking diesel. A worker needs to know
-//! nothing of it. [`Recorded`] is the one form that every producer writes, in any language, and the sinks that talk to
-//! Celery's brokers read.
+//! [`Task`] is a call of a task; [`chain`], [`group`] and [`chord`] combine tasks. [`send_task`] and [`send`] emit them
+//! through any driver that [`emit`](crate::emit()) supports, `celery::blocking` through blocking diesel. Workers need no
+//! changes. [`Recorded`] is the stored form that every producer writes, in any language, and that the sinks for Celery's
+//! brokers read.
 //!
-//! Pure: no database, no broker, no tokio; but for the four functions that emit.
+//! Pure: no database, no broker, no tokio, except for the functions that emit.
 
 #[cfg(feature = "postgres")]
 pub(crate) mod adopted;

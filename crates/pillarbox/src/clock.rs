@@ -1,14 +1,14 @@
-//! The monotonic clock of relays and claims. It is tokio's: a simulation pauses it and moves it by itself. It decides how
-//! long this process waits; what is due, the database's clock decides.
+//! The monotonic clock of relays and claims. It is tokio's, so that a simulation can pause and advance it. It decides how long
+//! this process waits; the database's clock decides what is due.
 
 use std::time::{Duration, Instant};
 
-/// This moment.
+/// Returns the current time.
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// How long ago that moment was.
+/// Returns the time since that moment.
 pub(crate) fn since(moment: Instant) -> Duration {
     now().saturating_duration_since(moment)
 }

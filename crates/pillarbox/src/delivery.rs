@@ -1,7 +1,7 @@
-//! The state machine: what becomes of an event, given what its destinations answered. Pure: no database, no clock.
+//! The state machine: turns the answers of an event's destinations into a verdict. Pure: no database, no clock.
 //!
-//! An event with one destination has its whole state in its own row. One with several gets a row per destination the
-//! first time that not all of them succeed; from then on only the open ones are sent.
+//! An event with one destination has its whole state in its own row. An event with several gets a row per destination the
+//! first time that not all of them succeed. From then on, only the open deliveries are sent.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use crate::event::Status;
 use crate::retry::{LONGEST_WAIT, RetryPolicy};
 use crate::sink::{SendError, SendErrorKind};
 
-/// What `parked_on` says of an event that no route matches.
+/// The value of `parked_on` for an event that no route matches.
 pub const UNROUTED: &str = "unrouted";
 
-/// The state of one destination of a fan-out, as it stands in `outbox_delivery`.
+/// The state of one destination of a fan-out, as in `outbox_delivery`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Delivery {
-    /// Its name.
+    /// The name of the destination.
     pub destination: String,
-    /// Pending, delivered or failed, each destination for itself.
+    /// Pending, delivered or failed, for this destination alone.
     pub status: Status,
-    /// Failed attempts at it so far.
+    /// The number of failed attempts so far.
     pub attempts: u32,
-    /// How long until it is due again; zero when it is.
+    /// The time until it is due again; zero if it is due.
     pub due_in: Duration,
-    /// It waits for its destination, which is down, paused or behind.
+    /// Whether it waits for its destination, which is down, paused or congested.
     pub parked: bool,
     /// The last error.
     pub error: String,
 }
 
 impl Delivery {
-    /// Before anything was sent.
+    /// Returns a delivery that is still to be sent.
     pub fn open(destination: impl Into<String>, attempts: u32) -> Self {
         Self {
             destination: destination.into(),
@@ -42,49 +42,49 @@ impl Delivery {
         }
     }
 
-    /// Whether a claim of the event should send to it.
+    /// Returns whether a claim of the event should send this delivery.
     #[must_use]
     pub fn is_due(&self) -> bool {
         self.status == Status::Pending && !self.parked && self.due_in.is_zero()
     }
 }
 
-/// What sending to one destination came to in this round.
+/// The result of sending to one destination in this round.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// Confirmed by the other side.
+    /// The destination confirmed the event.
     Sent,
-    /// An attempt that failed; permanently or not, its kind says.
+    /// The attempt failed. The kind of the error says whether permanently.
     Failed {
-        /// Why.
+        /// The reason.
         error: SendError,
-        /// How long it took.
+        /// The duration of the attempt.
         took: Duration,
     },
-    /// Not sent, or in vain, because the destination is down, paused or behind: it waits for it without being looked at.
+    /// The event was not sent, or the send failed, because the destination is down, congested or removed. It is parked.
     Parked {
-        /// What the destination last said.
+        /// The destination's last error.
         error: Option<SendError>,
-        /// How long it took to find out, if this event was what it was tried with.
+        /// The duration of the attempt, if this event was sent.
         tried: Option<Duration>,
     },
-    /// Not sent, because people want nothing sent there: it waits for them.
+    /// The event was not sent, because people paused the destination. It is parked until they resume it.
     Paused,
-    /// In vain because of what may be an outage: again after a short while, no attempt used.
+    /// The send failed, perhaps because of an outage. It is tried again after a short while, and uses no attempt.
     Postponed {
-        /// Why.
+        /// The reason.
         error: SendError,
-        /// How long it took.
+        /// The duration of the attempt.
         took: Duration,
-        /// How long to wait.
+        /// The wait before the next attempt.
         after: Duration,
     },
-    /// Not sent, through no fault of anybody's: due again at once.
+    /// The event was not sent, for reasons of the relay. It is due again at once.
     Released,
 }
 
 impl Answer {
-    /// What went wrong when it was sent, and after how long. What was not sent did not fail.
+    /// Returns the error of a send and its duration. An event that was not sent has no failure.
     fn failure(&self) -> Option<(&SendError, Duration)> {
         match self {
             Self::Failed { error, took } | Self::Postponed { error, took, .. } => Some((error, *took)),
@@ -94,14 +94,14 @@ impl Answer {
     }
 }
 
-/// What the event's row becomes.
+/// The change of the event's row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// All destinations have it.
+    /// All destinations have confirmed the event.
     Deliver,
-    /// Pending, due after this long.
+    /// The event stays pending, and is due after this long.
     Retry {
-        /// By the database's clock.
+        /// The wait, by the database's clock.
         after: Duration,
         /// The last error.
         error: String,
@@ -111,60 +111,60 @@ pub enum Change {
         /// The last error.
         error: String,
     },
-    /// Pending, not looked at until what it waits for is back.
+    /// The event stays pending, and is not claimed until its destination is back or a route matches.
     Park {
         /// The destination, or [`UNROUTED`].
         on: String,
         /// The last error.
         error: String,
     },
-    /// Given back as it was.
+    /// The event is given back unchanged.
     Release {
-        /// How long until it is due again.
+        /// The time until it is due again.
         after: Duration,
     },
 }
 
-/// A failed attempt, for people to look at; those in an outage, too, though they do not count.
+/// A failed attempt, for people to look at. Attempts during an outage are included, though they do not count.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attempt {
-    /// Where to.
+    /// The name of the destination.
     pub destination: String,
-    /// How long it took.
+    /// The duration of the attempt.
     pub took: Duration,
-    /// Why it failed, and what the other side answered.
+    /// The reason, and the destination's response.
     pub error: SendError,
 }
 
 impl Attempt {
-    /// Whether it used one of the event's attempts; an outage uses none.
+    /// Returns whether it used one of the event's attempts. An outage uses none.
     #[must_use]
     pub fn counts(&self) -> bool {
         self.error.kind != SendErrorKind::Unavailable
     }
 }
 
-/// What is to be written about an event after a round.
+/// The outcome of an event after a round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
-    /// For the event's row.
+    /// The change of the event's row.
     pub change: Change,
-    /// The row's count of failed attempts.
+    /// The row's number of failed attempts.
     pub attempts: u32,
-    /// Rows of its destinations, none in the common case.
+    /// The rows of its destinations; none in the common case.
     pub deliveries: Vec<Delivery>,
-    /// The attempts of this round that failed.
+    /// The failed attempts of this round.
     pub failures: Vec<Attempt>,
 }
 
 impl Verdict {
-    /// A verdict on the event as a whole, whatever its destinations.
+    /// Returns a verdict on the event as a whole, without deliveries.
     #[must_use]
     pub fn of(change: Change, attempts: u32) -> Self {
         Self { change, attempts, deliveries: Vec::new(), failures: Vec::new() }
     }
 
-    /// The failure that made this a retry; `None` when it is none, or when an outage did.
+    /// Returns the failure that caused this retry. `None` if it is no retry, or if an outage caused it.
     #[must_use]
     pub fn retried_after(&self) -> Option<&Attempt> {
         let retried = matches!(self.change, Change::Retry { .. });
@@ -172,10 +172,9 @@ impl Verdict {
     }
 }
 
-/// Judges a round: `before` has a delivery per destination of the event, `answers` what those that were sent to said.
+/// Judges a round. `before` has a delivery per destination of the event; `answers` has the answers of this round.
 ///
-/// `kept` says that `before` stands in the table already; `own_limit` is the event's `max_attempts`; `chance` is in
-/// `[0, 1)`.
+/// `kept` means that `before` is in the table already. `own_limit` is the event's `max_attempts`. `chance` is in `[0, 1)`.
 #[must_use]
 pub fn judge(
     before: &[Delivery],
@@ -219,7 +218,7 @@ pub fn judge(
     let change = if nothing_happened {
         Change::Release { after: Duration::ZERO }
     } else {
-        // What is down may be back in a moment, and a pause may last.
+        // A destination that is down may be back in a moment, while a pause may last.
         conclude(&after, parked.or(paused))
     };
     let attempts = after.iter().map(|delivery| delivery.attempts).max().unwrap_or_default();
@@ -237,14 +236,14 @@ fn fail(delivery: &mut Delivery, error: &SendError, policy: &RetryPolicy, own_li
     if error.kind == SendErrorKind::Reject || policy.exhausted(delivery.attempts, own_limit) {
         delivery.status = Status::Failed;
     } else {
-        // The other side may ask for more patience than ours, never for less.
+        // The destination may ask for a longer wait than the policy's, never for a shorter one.
         let asked = error.after.unwrap_or_default().min(LONGEST_WAIT);
         delivery.due_in = policy.delay(delivery.attempts, chance).max(asked);
     }
 }
 
-/// What becomes of the event as a whole. It is parked only when all that is open is: on what was `parked` in this round, or
-/// else on what has waited since before.
+/// Returns the change of the event as a whole. It is parked only if all open deliveries are: on the destination `parked` in
+/// this round, or else on one that was parked before.
 fn conclude(after: &[Delivery], parked: Option<String>) -> Change {
     let open = || after.iter().filter(|delivery| delivery.status == Status::Pending);
     let waiting = open().filter(|delivery| !delivery.parked).min_by_key(|delivery| delivery.due_in);
@@ -260,7 +259,7 @@ fn conclude(after: &[Delivery], parked: Option<String>) -> Change {
     }
 }
 
-/// One destination's error as it is; several with their names.
+/// Returns the error of a single destination as it is, and errors of several with their names.
 fn last_error(after: &[Delivery]) -> String {
     let wrong: Vec<&Delivery> = after.iter().filter(|delivery| !delivery.error.is_empty()).collect();
     match wrong.as_slice() {
@@ -364,7 +363,7 @@ mod tests {
         assert_eq!(verdict.change, Change::Retry { after: Duration::from_secs(9), error: String::new() });
         let parked: Vec<bool> = verdict.deliveries.iter().map(|delivery| delivery.parked).collect();
         assert_eq!(parked, [true, false], "each waits for itself");
-        // The other is delivered: what is left has waited since before.
+        // The other is delivered. The remaining delivery was parked before this round.
         let mut before = verdict.deliveries;
         before[1].due_in = Duration::ZERO;
         assert!(!before[0].is_due() && before[1].is_due());

@@ -1,8 +1,8 @@
-//! Emit: writes events in the caller's transaction, so that they share the fate of its data.
+//! Emit: writes events in the caller's transaction, so that they are committed or rolled back with its data.
 //!
-//! A pool or a bare connection does not type-check: without a transaction there is nothing to share. Diesel's transactions
-//! have no type of their own, so its connections are asked, and refused outside of one. Each driver has its file beside
-//! this one and only says how it runs a statement; what is emitted and what a duplicate is stands here.
+//! A pool or a bare connection does not type-check, because it is not a transaction. Diesel has no type for transactions, so
+//! its connections are checked at run time and refused outside of one. Each driver has a file beside this one that only runs
+//! the statements. This file defines what is emitted and what a duplicate is.
 
 use std::collections::HashSet;
 
@@ -37,24 +37,24 @@ pub(crate) mod sqlite;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Emitted {
-    /// UUID v7; receivers get it with every delivery.
+    /// A UUID v7. Receivers get it with every delivery.
     pub id: Uuid,
     /// The database's order of insertion.
     pub seq: i64,
-    /// As it was given.
+    /// The type of the event.
     pub event_type: String,
-    /// Given or made.
+    /// The idempotency key, given or generated.
     pub idempotency_key: String,
-    /// Pending, unless [`emit_once`] found an event that has moved on.
+    /// Pending, unless [`emit_once`] found an event that is delivered or failed.
     pub status: Status,
-    /// By the database's clock.
+    /// When it was emitted, by the database's clock.
     pub created_at: DateTime<Utc>,
-    /// Whether it was written now, or [`emit_once`] found it.
+    /// Whether it was written now. False if [`emit_once`] found it.
     pub is_new: bool,
 }
 
 impl Emitted {
-    /// The answer to an emit that wrote this event: for stores that tests bring along.
+    /// Returns the result of an emit that wrote this event, for stores of tests.
     #[doc(hidden)]
     #[must_use]
     pub fn for_tests(event: &StoredEvent) -> Self {
@@ -70,7 +70,7 @@ impl Emitted {
     }
 }
 
-/// A transaction that events can be emitted in. Pillarbox implements it for the drivers it has features for.
+/// A transaction that events can be emitted in. Pillarbox implements it for each driver that has a feature.
 #[diagnostic::on_unimplemented(
     message = "events cannot be emitted through `{Self}`",
     label = "not a transaction that Pillarbox knows",
@@ -78,19 +78,19 @@ impl Emitted {
     note = "each driver is a feature of the crate pillarbox; blocking diesel has `pillarbox::emit::blocking`"
 )]
 pub trait Transaction: Send {
-    /// Whether a transaction is open. A driver whose type says so need not answer.
+    /// Returns whether a transaction is open. A driver with a type for transactions need not implement this.
     ///
     /// # Errors
-    /// When the driver says that its transaction is broken.
+    /// If the driver reports that its transaction is broken.
     fn is_open(&mut self) -> Result<bool, DriverError> {
         Ok(true)
     }
 
-    /// Writes the rows in one statement and answers those written, in any order; existing keys are left out.
+    /// Writes the rows in one statement and returns the written ones, in any order. Rows whose keys exist are left out.
     fn insert(&mut self, rows: &[NewEvent]) -> impl Future<Output = Result<Vec<Emitted>, DriverError>> + Send;
 
-    /// Writes one row and answers its `seq` and `created_at`; nothing when its key exists. A driver that can do so in a
-    /// simpler way than for many says how.
+    /// Writes one row and returns its `seq` and `created_at`, or `None` if its key exists. A driver with a simpler way to write
+    /// one row overrides this.
     fn insert_one(
         &mut self,
         row: &NewEvent,
@@ -101,21 +101,21 @@ pub trait Transaction: Send {
         }
     }
 
-    /// The event of this type and key.
+    /// Returns the event of this type and key.
     fn find(
         &mut self,
         event_type: &str,
         key: &str,
     ) -> impl Future<Output = Result<Option<Emitted>, DriverError>> + Send;
 
-    /// Runs a statement without values.
+    /// Runs a statement without parameters.
     fn run(&mut self, statement: &'static str) -> impl Future<Output = Result<(), DriverError>> + Send;
 }
 
-/// Emits an event in the caller's transaction: it is delivered if that commits, and never existed if it does not.
+/// Emits an event in the caller's transaction. It is delivered if the transaction commits, and discarded if it rolls back.
 ///
-/// The statement may have to wait for another transaction that has emitted the same key and not ended yet. Under
-/// REPEATABLE READ and above, a key that another transaction has committed meanwhile is a serialisation failure.
+/// The statement may have to wait for another open transaction that has emitted the same key. Under REPEATABLE READ and above,
+/// a key that another transaction has committed meanwhile causes a serialisation failure.
 ///
 /// ```
 /// # use pillarbox::{Event, emit};
@@ -129,8 +129,9 @@ pub trait Transaction: Send {
 /// ```
 ///
 /// Behind a transaction pooler, such as PgBouncer, sqlx must not keep statements on its connections, and must not set
-/// what the pooler does not know: `PgConnectOptions` with `statement_cache_capacity(0)` and `extra_float_digits(None)`.
-/// `emit` then keeps none either. An application's own statements need `persistent(false)`, and a transaction.
+/// parameters that the pooler does not know: use `PgConnectOptions` with `statement_cache_capacity(0)` and
+/// `extra_float_digits(None)`. Then `emit` keeps none either. An application's own statements need `persistent(false)`, and a
+/// transaction.
 ///
 /// A pool does not type-check, because each of its statements would be a transaction of its own:
 /// ```compile_fail,E0277
@@ -142,7 +143,7 @@ pub trait Transaction: Send {
 /// ```
 ///
 /// # Errors
-/// [`EmitError::Invalid`] and [`EmitError::Duplicate`] leave the transaction usable and nothing written.
+/// [`EmitError::Invalid`] and [`EmitError::Duplicate`] write nothing and leave the transaction usable.
 /// [`EmitError::NoTransaction`] is for drivers without a type for transactions (diesel).
 pub async fn emit<T: Transaction>(tx: &mut T, event: Event) -> Result<Emitted, EmitError> {
     check_open(tx)?;
@@ -153,10 +154,10 @@ pub async fn emit<T: Transaction>(tx: &mut T, event: Event) -> Result<Emitted, E
     }
 }
 
-/// Emits an event, or answers the one with its type and key that exists already (`is_new` is false then).
+/// Emits an event, or returns the existing one with its type and key (`is_new` is false then).
 ///
 /// # Errors
-/// As [`emit`], without the duplicate.
+/// As [`emit`], except for the duplicate.
 pub async fn emit_once<T: Transaction>(tx: &mut T, event: Event) -> Result<Emitted, EmitError> {
     check_open(tx)?;
     let row = event.prepare()?;
@@ -165,17 +166,17 @@ pub async fn emit_once<T: Transaction>(tx: &mut T, event: Event) -> Result<Emitt
             return Ok(new(row, place));
         }
         let existing = tx.find(&row.event_type, &row.idempotency_key).await.map_err(EmitError::Driver)?;
-        // A cleanup may have taken it between the two statements: then it does not exist, and is to be emitted.
+        // A cleanup may have deleted it between the two statements. Then it does not exist, and is emitted.
         if let Some(existing) = existing {
             return Ok(existing);
         }
     }
 }
 
-/// Emits many events with one statement, in their order; all of them or, with an error, none.
+/// Emits many events with one statement, in their order. On an error, none is emitted.
 ///
 /// # Errors
-/// As [`emit`]; a duplicate may also be one within `events`.
+/// As [`emit`]. A duplicate may also be within `events`.
 pub async fn emit_all<T: Transaction>(
     tx: &mut T,
     events: impl IntoIterator<Item = Event>,
@@ -185,7 +186,7 @@ pub async fn emit_all<T: Transaction>(
     if rows.is_empty() {
         return Ok(Vec::new());
     }
-    // Nobody else can have the keys of such events: there will be nothing to take back, and two statements are saved.
+    // Such keys cannot be duplicates. Nothing will have to be rolled back, which saves two statements.
     if rows.iter().all(has_its_own_key) {
         return tx.insert(&rows).await.map(in_order).map_err(EmitError::Driver);
     }
@@ -225,7 +226,7 @@ fn prepare_all(events: impl IntoIterator<Item = Event>) -> Result<Vec<NewEvent>,
     }
 }
 
-/// As [`Event::repeatable`] makes it: the id, which is made here and now.
+/// Returns whether the key is the event's own id, as [`Event::repeatable`] makes it.
 fn has_its_own_key(row: &NewEvent) -> bool {
     row.idempotency_key == *row.id.hyphenated().encode_lower(&mut Uuid::encode_buffer())
 }
@@ -235,7 +236,7 @@ fn first_missing<'a>(rows: &'a [NewEvent], written: &[Emitted]) -> Option<&'a Ne
     rows.iter().find(|row| !written.contains(&row.id))
 }
 
-/// What has just been written, of which the database says only what nobody knew.
+/// Returns the row as emitted. The database returns only the values that it has set itself.
 fn new(row: NewEvent, (seq, created_at): (i64, DateTime<Utc>)) -> Emitted {
     Emitted {
         id: row.id,

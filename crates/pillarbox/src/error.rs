@@ -1,72 +1,72 @@
-//! Errors that callers of this crate see: what was wrong, where, and what to do. None of them contains a secret.
+//! Errors that callers of this crate see: what was wrong, where, and what to do. None contains a secret.
 
 use crate::event::InvalidEvent;
 
-/// What a driver or a database said.
+/// The error of a driver or a database.
 pub type DriverError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why an event was not emitted.
+/// The reason why an event was not emitted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmitError {
-    /// Refused before anything was sent; the transaction is as it was.
+    /// The event is invalid. Nothing was sent, and the transaction is unchanged.
     #[error("the event was not emitted: {0}")]
     Invalid(#[from] InvalidEvent),
-    /// There is such an event already. Nothing was written; the transaction is usable.
+    /// Such an event exists already. Nothing was written, and the transaction is usable.
     #[error(
         "an event {event_type:?} with the idempotency key {idempotency_key:?} exists already; if it may happen again \
          to the same aggregate, say so with Event::repeatable() or give it a key of its own; if telling it once is \
          enough, use emit_once"
     )]
     Duplicate {
-        /// Of the event that was to be emitted.
+        /// The type of the refused event.
         event_type: String,
-        /// Of the event that was to be emitted.
+        /// The key of the refused event.
         idempotency_key: String,
     },
-    /// The connection has no open transaction, so the event would not share the fate of the data.
+    /// The connection has no open transaction, so the event would not be committed with the data.
     #[error("emit was called outside a transaction; begin one, and write your data and the event in it")]
     NoTransaction,
-    /// The database or its driver.
+    /// The database or its driver failed.
     #[error("the outbox could not be written: {error}{hint}", error = .0, hint = hint(.0.as_ref()))]
     Driver(#[source] DriverError),
 }
 
-/// The first thing that goes wrong for a newcomer is that nobody has made the table.
+/// Returns a hint if the tables are missing, the most common first error.
 fn hint(error: &(dyn std::error::Error + 'static)) -> &'static str {
     let text = error.to_string();
     let missing = text.contains("does not exist") || text.contains("no such table");
     if missing && text.contains("outbox_") { "; create the outbox's tables with `pillarbox migrate`" } else { "" }
 }
 
-/// Why a store could not do what it was asked to.
+/// The reason why an operation of a store failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The database or its driver, while doing this.
+    /// The database or its driver failed.
     #[error("{doing}: {source}")]
     Database {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What it said.
+        /// The driver's error.
         #[source]
         source: DriverError,
     },
-    /// The database's server does not answer, or does not let us in.
+    /// The database server does not respond, or refuses the connection.
     #[error("no connection to PostgreSQL at {address}: {source}; is it running, and is the database's URL right?")]
     Connect {
-        /// Host and port, or the socket's directory.
+        /// Host and port, or the directory of the socket.
         address: String,
-        /// What it said.
+        /// The driver's error.
         #[source]
         source: DriverError,
     },
-    /// The tables are not there, or too old for this program.
+    /// The tables are missing, or too old for this program.
     #[error("the outbox's tables are {found}, this program needs version {needed}; run `pillarbox migrate`")]
     NotMigrated {
-        /// What is there.
+        /// The state or version that was found.
         found: String,
-        /// What this program works on.
+        /// The version that this program needs.
         needed: i32,
     },
     /// The tables are too new for this program.
@@ -75,22 +75,22 @@ pub enum StoreError {
          a newer pillarbox"
     )]
     ProgramTooOld {
-        /// The schema's version.
+        /// The version of the schema.
         found: i32,
-        /// The least version of the program that works on it.
+        /// The oldest version of the program that supports it.
         least: String,
         /// The version of this program.
         ours: &'static str,
     },
-    /// The tables of django-celery-outbox are not there, or too old for this program.
+    /// The tables of django-celery-outbox are missing, or too old for this program.
     #[error(
         "{what} in schema {schema:?}: run `manage.py migrate django_celery_outbox` with django-celery-outbox 0.4.3, and \
          look whether the database's URL and schema are those of the Django project"
     )]
     NotAdoptable {
-        /// What is missing.
+        /// The missing part.
         what: String,
-        /// Where it was looked for.
+        /// The schema that was searched.
         schema: String,
     },
     /// The tables of django-celery-outbox are too new for this program.
@@ -99,28 +99,28 @@ pub enum StoreError {
          newer django-celery-outbox than 0.4.3; install a newer pillarbox"
     )]
     TooNewToAdopt {
-        /// Which table.
+        /// The name of the table.
         table: String,
-        /// Which column.
+        /// The name of the column.
         column: String,
     },
-    /// A place in a list that is not there.
+    /// A cursor of a list is invalid.
     #[error(transparent)]
     BadCursor(#[from] crate::store::BadCursor),
-    /// A name that cannot be a schema's.
+    /// A name is not valid for a schema.
     #[error(
         "{name:?} cannot be a schema's name: letters, digits and underscores, not starting with a digit, at most 63"
     )]
     BadSchemaName {
-        /// As it was given.
+        /// The name as it was given.
         name: String,
     },
-    /// A row that Pillarbox cannot read.
+    /// A row cannot be read.
     #[error("event {id} cannot be read: {what}")]
     BadRow {
-        /// Which.
+        /// The id of the event.
         id: String,
-        /// What is wrong with it.
+        /// What is wrong with the row.
         what: String,
     },
     /// An event could not be emitted.
@@ -128,33 +128,33 @@ pub enum StoreError {
     Emit(#[from] EmitError),
 }
 
-/// Why a relay could not be built.
+/// The reason why a relay could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A route names a destination that is not there.
+    /// A route names a destination that does not exist.
     #[error("the route for {pattern:?} goes to {destination:?}, which is not a destination; there are: {known}")]
     UnknownDestination {
         /// The route's pattern.
         pattern: String,
-        /// As the route names it.
+        /// The name in the route.
         destination: String,
-        /// Those there are.
+        /// The names of the existing destinations.
         known: String,
     },
-    /// Two destinations of one name.
+    /// Two destinations have the same name.
     #[error("there are two destinations named {name:?}; names must be unique")]
     SameName {
         /// The name.
         name: String,
     },
-    /// A name with a meaning of its own.
+    /// The name is reserved or invalid.
     #[error("a destination cannot be named {name:?}; choose another name")]
     ReservedName {
         /// The name.
         name: String,
     },
-    /// A lease that can run out while a send is under way.
+    /// A lease can run out during a send.
     #[error(
         "the lease ({lease:?}) must be longer, by a tenth at least, than the timeout of destination {destination:?} ({timeout:?}), or its \
          events could be sent twice; raise relay.lease or lower the timeout"
@@ -162,19 +162,19 @@ pub enum BuildError {
     LeaseTooShort {
         /// The relay's lease.
         lease: std::time::Duration,
-        /// Which destination.
+        /// The name of the destination.
         destination: String,
         /// Its timeout.
         timeout: std::time::Duration,
     },
-    /// A setting without sense.
+    /// A setting is invalid.
     #[error("{setting} is {value}: {why}")]
     BadSetting {
-        /// Which.
+        /// The name of the setting.
         setting: &'static str,
-        /// As given.
+        /// The given value.
         value: String,
-        /// What it must be.
+        /// What the value must be.
         why: &'static str,
     },
 }

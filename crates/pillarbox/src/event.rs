@@ -1,7 +1,7 @@
-//! The event: what an application says, checked before any statement is sent. `event/stored.rs` is the event as it stands
-//! in the table.
+//! The event as an application emits it, validated before any statement is sent. `event/stored.rs` is the event as it is read
+//! from the table.
 //!
-//! Pure: no database, no clock but the one inside a new UUID, no tokio.
+//! Pure: no database, no tokio, and no clock but the one inside a new UUID.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -23,16 +23,16 @@ pub(crate) use stored::{read_headers, readable};
 pub const AGGREGATE_LIMIT: usize = 100;
 /// The longest `event_type` and `idempotency_key`, in characters.
 pub const NAME_LIMIT: usize = 255;
-/// The largest payload, in bytes of JSON, unless [`Event::payload_limit`] says otherwise.
+/// The largest payload, in bytes of JSON, unless [`Event::payload_limit`] sets another limit.
 pub const PAYLOAD_LIMIT: usize = 1024 * 1024;
 
-/// How far ahead [`Event::deliver_at`] can be: a hundred years.
+/// The furthest that [`Event::deliver_at`] can be ahead: a hundred years.
 pub const DELIVER_AT_LIMIT: TimeDelta = TimeDelta::days(36_525);
 
-/// Custom headers and trace context that travel with an event.
+/// Custom headers and trace context of an event.
 pub type Headers = BTreeMap<String, String>;
 
-/// An event to emit: something that happened to an aggregate, told to whoever is routed to hear it.
+/// An event to emit: something that happened to an aggregate, for the destinations of its route.
 ///
 /// ```
 /// use pillarbox::Event;
@@ -52,7 +52,7 @@ pub struct Event {
     headers: Headers,
     max_attempts: Option<u32>,
     deliver_at: Option<DateTime<Utc>>,
-    /// It carries a Celery message, and one of our own producers wrote it.
+    /// Whether it carries a Celery message that one of Pillarbox's own producers wrote.
     is_task: bool,
 }
 
@@ -64,10 +64,10 @@ enum Key {
 }
 
 impl Event {
-    /// An event of `event_type` about the aggregate `aggregate_type` / `aggregate_id`, with an empty payload.
+    /// Returns an event of `event_type` about the aggregate `aggregate_type` / `aggregate_id`, with an empty payload.
     ///
-    /// Its idempotency key is `{aggregate_type}:{aggregate_id}`, so that the same thing is not told twice about one
-    /// aggregate; see [`Event::repeatable`] for what may well happen again.
+    /// Its idempotency key is `{aggregate_type}:{aggregate_id}`, so that an event type is emitted once per aggregate. For an
+    /// event that may happen again, see [`Event::repeatable`].
     pub fn new(aggregate_type: impl Into<String>, aggregate_id: impl Display, event_type: impl Into<String>) -> Self {
         Self {
             aggregate_type: aggregate_type.into(),
@@ -83,65 +83,65 @@ impl Event {
         }
     }
 
-    /// An event that carries a Celery message. Only those have [`AGGREGATE_TYPE`](crate::celery::AGGREGATE_TYPE).
+    /// Returns an event that carries a Celery message. Only such events have [`AGGREGATE_TYPE`](crate::celery::AGGREGATE_TYPE).
     pub(crate) fn task(aggregate_id: String, event_type: String) -> Self {
         Self { is_task: true, ..Self::new(AGGREGATE_TYPE, aggregate_id, event_type).repeatable() }
     }
 
-    /// What receivers get: anything that serialises to JSON. A value that does not is reported by `emit`.
+    /// Sets the payload that receivers get: any value that serialises to JSON. If it does not, `emit` fails.
     #[must_use]
     pub fn payload(mut self, payload: impl Serialize) -> Self {
         self.payload = serde_json::to_string(&payload);
         self
     }
 
-    /// A key of your own instead of `{aggregate_type}:{aggregate_id}`: unique together with the event type.
+    /// Sets the idempotency key, instead of `{aggregate_type}:{aggregate_id}`. It is unique together with the event type.
     #[must_use]
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.key = Key::Given(key.into());
         self
     }
 
-    /// This may happen to the same aggregate again: the key is the event's own id, so no two are duplicates.
+    /// Allows this event type again for the same aggregate: the key is the event's own id, so that no two are duplicates.
     #[must_use]
     pub fn repeatable(mut self) -> Self {
         self.key = Key::Own;
         self
     }
 
-    /// A header that travels with the event.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.insert(name.into(), value.into());
         self
     }
 
-    /// After how many failed attempts it is a dead letter; 0 means never. Without it the relay's setting counts.
+    /// Sets after how many failed attempts the event is a dead letter; 0 means never. The default is the relay's setting.
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = Some(attempts);
         self
     }
 
-    /// Not to be delivered before this moment of the database's clock, which is at most [`DELIVER_AT_LIMIT`] ahead. A moment
-    /// in the past is now.
+    /// Sets the earliest delivery, by the database's clock. It is at most [`DELIVER_AT_LIMIT`] ahead. A time in the past means
+    /// now.
     #[must_use]
     pub fn deliver_at(mut self, moment: DateTime<Utc>) -> Self {
         self.deliver_at = Some(moment);
         self
     }
 
-    /// Another limit than [`PAYLOAD_LIMIT`] for this event's payload, in bytes of JSON.
+    /// Sets the limit of this event's payload, in bytes of JSON, instead of [`PAYLOAD_LIMIT`].
     #[must_use]
     pub fn payload_limit(mut self, bytes: usize) -> Self {
         self.payload_limit = bytes;
         self
     }
 
-    /// Checks everything a database would refuse, and answers the row to write.
+    /// Checks everything that a database would refuse, and returns the row to write.
     ///
     /// # Errors
-    /// Says which field was wrong, how, and what to do. Nothing has been sent to the database.
+    /// Names the invalid field, the reason, and what to do. Nothing has been sent to the database.
     pub fn prepare(self) -> Result<NewEvent, InvalidEvent> {
         let id = Uuid::now_v7();
         let payload = self.payload.map_err(InvalidEvent::Unserializable)?;
@@ -188,11 +188,11 @@ impl Event {
     }
 }
 
-/// A checked event, column by column, ready to be written by any driver.
+/// A validated event, column by column, ready to be written by any driver.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct NewEvent {
-    /// UUID v7, made here.
+    /// A UUID v7, generated by [`Event::prepare`].
     pub id: Uuid,
     /// At most [`AGGREGATE_LIMIT`] characters.
     pub aggregate_type: String,
@@ -202,64 +202,64 @@ pub struct NewEvent {
     pub event_type: String,
     /// JSON text.
     pub payload: String,
-    /// JSON text of an object, if there are any.
+    /// JSON text of an object, if there are headers.
     pub headers: Option<String>,
     /// Unique together with the event type.
     pub idempotency_key: String,
-    /// `None`: the relay's setting.
+    /// `None` means the relay's setting.
     pub max_attempts: Option<i32>,
-    /// `None`: at once.
+    /// `None` means at once.
     pub deliver_at: Option<DateTime<Utc>>,
 }
 
-/// An event that no database was asked to store, and why.
+/// The reason why an event is invalid. No database was asked to store it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidEvent {
     /// The payload's `Serialize` failed.
     #[error("the payload cannot be written as JSON: {0}")]
     Unserializable(#[source] serde_json::Error),
-    /// A field that must say something is empty.
+    /// A required field is empty.
     #[error("{field} is empty; give it at least one character")]
     Empty {
-        /// Which.
+        /// The name of the field.
         field: &'static str,
     },
-    /// A field does not fit its column.
+    /// A field is too long for its column.
     #[error("{field} has {length} characters, the limit is {limit}; shorten it")]
     TooLong {
-        /// Which.
+        /// The name of the field.
         field: &'static str,
-        /// In characters.
+        /// The length in characters.
         length: usize,
-        /// In characters.
+        /// The limit in characters.
         limit: usize,
     },
-    /// The payload is over its limit.
+    /// The payload is larger than its limit.
     #[error(
         "the payload has {bytes} bytes of JSON, the limit is {limit}; store the bulk elsewhere and send a reference, or raise Event::payload_limit"
     )]
     PayloadTooLarge {
-        /// Of JSON.
+        /// The size in bytes of JSON.
         bytes: usize,
-        /// In force.
+        /// The limit that applies.
         limit: usize,
     },
-    /// What a database's text or JSON cannot hold.
+    /// A field contains something that a database's text or JSON cannot store.
     #[error("{field} contains {what}, which the database cannot store; remove or encode it (base64, for example)")]
     Unstorable {
-        /// Which.
+        /// The name of the field.
         field: &'static str,
-        /// What it contains.
+        /// The part that cannot be stored.
         what: &'static str,
     },
     /// `max_attempts` does not fit its column.
     #[error("max_attempts is {attempts}, the limit is {}; 0 means never give up", i32::MAX)]
     TooManyAttempts {
-        /// As asked for.
+        /// The requested number.
         attempts: u32,
     },
-    /// An ordinary event has the `aggregate_type` of Celery tasks: its payload would choose what workers run.
+    /// An ordinary event has the `aggregate_type` of Celery tasks. Its payload could choose the task that workers run.
     #[error(
         "aggregate_type is \"celery\", which is reserved for recorded Celery tasks; choose another, or send a task \
          (pillarbox::celery::send_task in Rust, OutboxCelery in Django)"
@@ -268,15 +268,15 @@ pub enum InvalidEvent {
     /// `deliver_at` is further ahead than [`DELIVER_AT_LIMIT`].
     #[error("deliver_at is {deliver_at}, the limit is 100 years from now; choose an earlier moment")]
     TooFarAhead {
-        /// As asked for.
+        /// The requested time.
         deliver_at: DateTime<Utc>,
     },
     /// A Celery task that no worker could run.
     #[error("the Celery task {task:?} cannot be sent: {why}")]
     Task {
-        /// Its name; empty when a workflow is empty.
+        /// The name of the task; empty when a workflow is empty.
         task: String,
-        /// What is wrong with it, and what to do.
+        /// What is wrong with the task, and what to do.
         why: String,
     },
 }
@@ -294,7 +294,7 @@ fn check_text(field: &'static str, text: &str, limit: usize) -> Result<(), Inval
     }
 }
 
-/// The clock is the one in the event's id. How far in the past a moment is makes no difference, but databases refuse some.
+/// Checks `deliver_at` against the clock in the event's id. A time in the past is clamped, because databases refuse some.
 fn check_moment(deliver_at: DateTime<Utc>, id: Uuid) -> Result<DateTime<Utc>, InvalidEvent> {
     let (seconds, _) = id.get_timestamp().unwrap_or(Timestamp::from_unix_time(0, 0, 0, 0)).to_unix();
     let now = DateTime::from_timestamp(seconds.cast_signed(), 0).unwrap_or_default();
@@ -311,7 +311,7 @@ fn check_json(field: &'static str, text: &str) -> Result<(), InvalidEvent> {
     }
 }
 
-/// The headers with the trace that this is a part of, unless they have one.
+/// Adds the current trace context to the headers, unless they have one.
 #[cfg(feature = "opentelemetry")]
 pub(crate) fn with_trace_context(mut headers: Headers) -> Headers {
     use opentelemetry::Context;

@@ -1,7 +1,7 @@
 //! Pillarbox: a transactional outbox.
 //!
-//! An application writes an event in the same database transaction as its own data; a relay delivers it, at least once.
-//! Five verbs, in the order of an event's path: emit, claim, route, send, settle.
+//! An application writes an event in the same database transaction as its own data. A relay delivers it, at least once.
+//! The path of an event has five steps: emit, claim, route, send, settle.
 
 pub mod celery;
 mod clock;

@@ -1,4 +1,4 @@
-//! Observers: code of the application's that hears what happens to events, and can harm nothing.
+//! Observers: code of the application that is called on what happens to events, and cannot disturb the relay.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,49 +9,50 @@ use crate::emit::Emitted;
 use crate::event::StoredEvent;
 use crate::sink::SendError;
 
-/// What an observer may answer with: it is logged, no more.
+/// The result of an observer. An error is only logged.
 pub type Observed = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// Hears what happens to events. It is called on the way, so it should be quick; one that errs or panics is logged.
+/// Is called when something happens to events. The relay waits for the call, so it should be fast. Errors and panics are
+/// logged.
 pub trait Observer: Send + Sync + 'static {
-    /// Emitted through an [`Outbox`](crate::Outbox); its transaction may still be rolled back.
+    /// An event was emitted through an [`Outbox`](crate::Outbox). Its transaction may still be rolled back.
     fn created(&self, event: &Emitted) -> Observed {
         let _ = event;
         Ok(())
     }
 
-    /// A destination has confirmed it.
+    /// A destination has confirmed the event.
     fn sent(&self, event: &StoredEvent, destination: &str, took: Duration) -> Observed {
         let _ = (event, destination, took);
         Ok(())
     }
 
-    /// An attempt failed, the last one or not; outages count here, too.
+    /// An attempt failed, the last one or not. Outages are included.
     fn failed(&self, event: &StoredEvent, destination: &str, error: &SendError) -> Observed {
         let _ = (event, destination, error);
         Ok(())
     }
 
-    /// It was given up and waits for people.
+    /// The event failed for good, and waits for a person.
     fn dead_lettered(&self, event: &StoredEvent, error: &str) -> Observed {
         let _ = (event, error);
         Ok(())
     }
 
-    /// What became of it stands in the table: it was delivered, is to be tried again, waits, or was given up. `event` is
-    /// as it was claimed, so `verdict.attempts` is the newer number. Not told of what was lost to another relay meanwhile.
+    /// The verdict is in the table: delivered, due again, parked, failed, or given back. `event` is as it was claimed, so
+    /// `verdict.attempts` is newer. This is not called for an event that was lost to another relay meanwhile.
     fn settled(&self, event: &StoredEvent, verdict: &Verdict) -> Observed {
         let _ = (event, verdict);
         Ok(())
     }
 
-    /// The relay has asked for what is due and was answered, be it that there is nothing: its loop turns.
+    /// A claim succeeded, perhaps without events: the relay's loop is running.
     fn turned(&self) -> Observed {
         Ok(())
     }
 
-    /// All events of one claim are settled or given back; it began `took` ago. One that probes a destination that is down
-    /// is not waited for.
+    /// All events of one claim, which began `took` ago, are settled or given back. An event that probes a destination that is
+    /// down is not waited for.
     fn finished(&self, events: usize, took: Duration) -> Observed {
         let _ = (events, took);
         Ok(())
@@ -67,7 +68,7 @@ impl Observers {
         self.0.push(observer);
     }
 
-    /// Tells each of them.
+    /// Calls each observer.
     pub(crate) fn tell(&self, what: &'static str, call: impl Fn(&dyn Observer) -> Observed) {
         for observer in &self.0 {
             match catch_unwind(AssertUnwindSafe(|| call(observer.as_ref()))) {
@@ -79,7 +80,7 @@ impl Observers {
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()

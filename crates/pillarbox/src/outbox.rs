@@ -1,5 +1,5 @@
-//! The application's handle: emits with observers, and says what happens after a commit. That is a wake for the relay
-//! in this process or, in eager mode for development and tests, delivery before the caller goes on.
+//! The application's handle. It emits with observers, and acts after a commit: it wakes the relay in this process or, in eager
+//! mode for development and tests, delivers before the caller continues.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::observe::{Observer, Observers};
 use crate::relay::Relay;
 use crate::relay::wake::Waker;
 
-/// Emits events and, after the commit, sees to it that they are delivered soon.
+/// Emits events and, after the commit, starts their delivery.
 #[derive(Clone, Default)]
 pub struct Outbox {
     observers: Observers,
@@ -26,33 +26,33 @@ enum AfterCommit {
 }
 
 impl Outbox {
-    /// Some other process relays.
+    /// Returns an outbox for a relay in another process.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A relay in this process delivers: it is woken after each commit.
+    /// Returns an outbox for a relay in this process, which is woken after each commit.
     #[must_use]
     pub fn waking(waker: Waker) -> Self {
         Self { after_commit: AfterCommit::Wake(waker), ..Self::default() }
     }
 
-    /// Eager mode, for development and tests: what was committed is delivered before [`Outbox::committed`] returns. What a
-    /// handler commits is delivered after the handler, before the outermost returns.
+    /// Returns an outbox in eager mode, for development and tests: committed events are delivered before [`Outbox::committed`]
+    /// returns. Events that a handler commits are delivered after the handler, before the outermost call returns.
     #[must_use]
     pub fn eager(relay: Arc<Relay>) -> Self {
         Self { after_commit: AfterCommit::Deliver(relay), ..Self::default() }
     }
 
-    /// Somebody who wants to hear of what is emitted.
+    /// Adds an observer of emitted events.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observers.push(observer);
         self
     }
 
-    /// As [`emit`](crate::emit()), and tells the observers.
+    /// As [`emit`](crate::emit()), and calls the observers.
     ///
     /// # Errors
     /// As [`emit`](crate::emit()).
@@ -62,7 +62,7 @@ impl Outbox {
         Ok(emitted)
     }
 
-    /// As [`emit_all`](crate::emit_all), and tells the observers of each.
+    /// As [`emit_all`](crate::emit_all), and calls the observers for each event.
     ///
     /// # Errors
     /// As [`emit_all`](crate::emit_all).
@@ -78,13 +78,13 @@ impl Outbox {
         Ok(all)
     }
 
-    /// To be called after the commit. Whatever goes wrong with the delivery is logged: the data is committed, and a
+    /// Wakes the relay or delivers. Call this after the commit. Errors of the delivery are logged: the data is committed, and a
     /// relay will deliver its events later.
     pub async fn committed(&self) {
         match &self.after_commit {
             AfterCommit::Nothing => {}
             AfterCommit::Wake(waker) => waker.wake(),
-            // The pass that called this handler waits for it; the next one finds what was committed.
+            // The pass that called this handler waits for it. The next pass finds the committed events.
             AfterCommit::Deliver(relay) if relay.is_caller() => relay.waker().wake(),
             AfterCommit::Deliver(relay) => {
                 if let Err(error) = relay.drain().await {
@@ -94,10 +94,10 @@ impl Outbox {
         }
     }
 
-    /// Commits a sqlx transaction, then does as [`Outbox::committed`].
+    /// Commits a sqlx transaction, and then calls [`Outbox::committed`].
     ///
     /// # Errors
-    /// Only what the commit itself answers.
+    /// Only errors of the commit itself.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub async fn commit<D: sqlx::Database>(&self, tx: sqlx::Transaction<'_, D>) -> Result<(), sqlx::Error> {
         tx.commit().await?;

@@ -1,8 +1,8 @@
-//! The relay: claim, route, send, settle, again and again, and between them wake and upkeep. It names no concrete store
-//! and no concrete sink.
+//! The relay: claim, route, send and settle in a loop, with wake-ups and upkeep beside it. It names no concrete store and
+//! no concrete sink.
 //!
-//! `run_once` is one pass, for tests and for schedulers; `run` is the same steps with claiming ahead, until it is told
-//! to stop. What a step does stands in its own file beside this one.
+//! `run_once` is one pass, for tests and schedulers. `run` runs the same steps and claims ahead, until shutdown. Each step
+//! has its own file beside this one.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,24 +52,24 @@ use order::{Sequence, Turn};
 use settler::{Settler, Settling};
 use wake::Waker;
 
-/// Delivers what was committed.
+/// Delivers committed events.
 pub struct Relay {
     engine: Arc<Engine>,
 }
 
-/// What one pass did.
+/// The result of one pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Pass {
-    /// Events that were claimed and settled, whatever became of them.
+    /// The number of events that were claimed and settled, with any verdict.
     pub processed: u64,
-    /// Due events that are left.
+    /// The number of events that are still due.
     pub remaining: u64,
 }
 
-/// How many event types without a route are logged by name.
+/// The most event types without a route that are logged by name.
 const MOST_TOLD: usize = 1000;
 
-/// What all parts of a relay share.
+/// The state that all parts of a relay share.
 struct Engine {
     store: Arc<dyn Store>,
     settings: RelaySettings,
@@ -79,42 +79,42 @@ struct Engine {
     tracer: Option<Arc<dyn Tracer>>,
     chance: Chance,
     settler: Settler,
-    /// Who waits for whom, if order is kept.
+    /// The waiting events of each aggregate, if order is kept.
     sequence: Option<Sequence>,
     load: Load,
-    /// Events that probe destinations that are down: no load that others wait for, until the relay stops.
+    /// Events that probe destinations that are down. Nothing waits for them until the relay stops.
     probes: Load,
     waker: Waker,
     phase: Gauge<Phase>,
-    /// Lanes begin nothing new: an event is sent alone.
+    /// While true, lanes start no new sends, because an event is sent alone.
     hush: Gauge<bool>,
-    /// A destination is back: its events can be unparked.
+    /// Notified when a destination is back, so that its events can be unparked.
     recovered: Notify,
     /// Event types without a route that were logged, at most [`MOST_TOLD`].
     unrouted_types: Mutex<HashSet<String>>,
-    /// Whether this relay keeps running, so that a destination that is down can be probed by an event that is held.
+    /// Whether this relay keeps running. Only then can it hold an event to probe a destination that is down.
     probing: AtomicBool,
-    /// When it was last looked for what was parked under other routes.
+    /// When the relay last searched for events that were parked under other routes.
     rerouted_at: Mutex<Option<Instant>>,
 }
 
 tokio::task_local! {
-    /// The relay that is sending in this task: the address of its engine.
+    /// The relay that is sending in this task, as the address of its engine.
     static SENDER: usize;
 }
 
-/// How far the relay has come on its way to the end.
+/// The progress of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Running,
-    /// Nothing is claimed or begun any more.
+    /// Nothing new is claimed or started.
     Stopping,
-    /// What is under way has had its time.
+    /// The shutdown timeout is over for everything in flight.
     Aborting,
 }
 
 impl Relay {
-    /// A relay on this store. Add destinations and routes, or handlers.
+    /// Returns a builder for a relay on this store. Add destinations and routes, or handlers.
     pub fn builder(store: Arc<dyn Store>) -> RelayBuilder {
         RelayBuilder::new(store)
     }
@@ -124,24 +124,25 @@ impl Relay {
         Self { engine: Arc::new_cyclic(|shared| Engine { sequence: Sequence::of(order, shared), ..engine }) }
     }
 
-    /// Wakes this relay: for whatever commits events in this process.
+    /// Returns a handle that wakes this relay, for code that commits events in this process.
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.engine.waker.clone()
     }
 
-    /// Whether this is called by what this relay sends to: then waiting for the relay would be waiting for oneself.
+    /// Returns whether the caller runs inside a send of this relay. Waiting for the relay there would be
+    /// waiting for itself.
     pub(crate) fn is_caller(&self) -> bool {
         SENDER.try_with(|sender| *sender == self.engine.address()).unwrap_or(false)
     }
 
-    /// One pass: claims a batch, sends it, settles it, and answers when that is done.
+    /// Runs one pass: claims a batch, sends it, settles it, and returns when that is done.
     ///
     /// # Errors
-    /// What the store said; events that were claimed come back after their lease.
+    /// Errors of the store. Claimed events are due again after their lease.
     pub async fn run_once(&self) -> Result<Pass, StoreError> {
         let engine = &self.engine;
-        // A run that was dropped has left it otherwise; one that goes on says itself how far it is.
+        // A dropped run leaves another phase behind. A run that goes on sets its phase itself.
         if !engine.is_probing() {
             engine.phase.set(Phase::Running);
         }
@@ -150,7 +151,7 @@ impl Relay {
         engine.unpark().await?;
         let claim = engine.claim(true).await?;
         let processed = claim.len() as u64;
-        // A pass has nothing else under way.
+        // A pass has nothing else in flight.
         if let Some((ticket, losses)) = claim.suspect() {
             engine.blame(ticket, losses).await;
         }
@@ -159,7 +160,7 @@ impl Relay {
         Ok(Pass { processed, remaining: engine.store.remaining().await? })
     }
 
-    /// Passes until nothing is due. What failed and is due later, and what waits for a destination, stays.
+    /// Runs passes until nothing is due. Events that are due later, and parked events, stay.
     ///
     /// # Errors
     /// As [`Relay::run_once`].
@@ -208,7 +209,7 @@ impl Engine {
         }
     }
 
-    /// The same, but what is called inside can tell that it is.
+    /// Runs a send so that code inside it can detect that it is called by this relay.
     async fn sending<T>(&self, send: impl Future<Output = T>) -> T {
         SENDER.scope(self.address(), send).await
     }
@@ -217,7 +218,7 @@ impl Engine {
         std::ptr::from_ref(self).addr()
     }
 
-    /// A number in `[0, 1)`, for jitter.
+    /// Returns a random number in `[0, 1)`, for jitter.
     fn chance(&self) -> f64 {
         (self.chance.0)()
     }
@@ -226,7 +227,7 @@ impl Engine {
         self.probing.load(Ordering::Relaxed)
     }
 
-    /// Claim: a batch, as far as there is room for it; with `alone` it may be one event that must be sent alone.
+    /// Claim: takes a batch. With `alone`, the batch may be one event that must be sent alone.
     async fn claim(&self, alone: bool) -> Result<Claim, StoreError> {
         let ask = Ask {
             limit: self.settings.batch_size,
@@ -246,7 +247,7 @@ impl Engine {
         Ok(claim)
     }
 
-    /// Send: all at once, or each when it is its turn.
+    /// Send: starts all events at once, or each one at its turn if order is kept.
     fn dispatch(self: &Arc<Self>, claim: Claim) {
         if claim.is_empty() {
             return;
@@ -262,7 +263,7 @@ impl Engine {
         }
     }
 
-    /// Route and send: an event goes to the lanes of its destinations.
+    /// Route and send: hands an event to the lanes of its destinations.
     fn start(self: &Arc<Self>, claimed: Claimed, permit: Permit, turn: Option<Turn>) {
         let event = claimed.event();
         let routed = self.routes.route(&event.event_type, &event.aggregate_type);
@@ -303,12 +304,12 @@ impl Engine {
         Verdict::of(change, event.attempts)
     }
 
-    /// Until this phase has come.
+    /// Waits until this phase is reached.
     async fn phase_reached(&self, phase: Phase) {
         self.phase.wait_for(|now| now >= phase).await;
     }
 
-    /// Rests, and answers whether the phase came first.
+    /// Rests, and returns whether the phase was reached first.
     async fn rest_unless(&self, phase: Phase, pause: Duration) -> bool {
         tokio::time::timeout(pause, self.phase_reached(phase)).await.is_ok()
     }

@@ -1,21 +1,21 @@
-//! Retry: when a failed delivery is tried again. Pure arithmetic; chance is given, the clock is the database's.
+//! Retry: computes the backoff of a failed delivery. Pure: callers pass in randomness, and the clock is the database's.
 
 use std::time::Duration;
 
-/// No wait is longer, whoever asks for it: clocks and databases end somewhere, and what cannot be written down would keep
-/// the relay from settling anything.
+/// The longest wait, even if a destination asks for more. Clocks and databases have limits, and a time that cannot be written
+/// would keep the relay from settling anything.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// `delay = min(base * 2^(failures - 1), cap)`, plus up to `jitter` of it.
+/// The backoff: `delay = min(base * 2^(failures - 1), cap)`, plus up to `jitter` of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RetryPolicy {
     /// The delay after the first failure.
     pub base: Duration,
-    /// What the doubling stops at.
+    /// The longest delay before jitter.
     pub cap: Duration,
-    /// The share of the delay that chance adds: 0.1 is up to 10 %.
+    /// The largest random addition, as a share of the delay: 0.1 is up to 10 %.
     pub jitter: f64,
-    /// After how many failures an event is a dead letter; 0 means never.
+    /// The number of failures after which an event is a dead letter; 0 means never.
     pub max_attempts: u32,
 }
 
@@ -26,7 +26,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// How long to wait after so many failures; `chance` is in `[0, 1)`.
+    /// Returns the wait after this many failures. `chance` is in `[0, 1)`.
     #[must_use]
     pub fn delay(&self, failures: u32, chance: f64) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
@@ -34,7 +34,7 @@ impl RetryPolicy {
         delay + delay.mul_f64(self.jitter * chance)
     }
 
-    /// Whether an event with this limit of its own has failed often enough to be given up.
+    /// Returns whether an event with this limit of its own has used its attempts.
     #[must_use]
     pub fn exhausted(&self, failures: u32, own_limit: Option<u32>) -> bool {
         match own_limit.unwrap_or(self.max_attempts) {

@@ -1,29 +1,29 @@
-//! Route: which destinations an event goes to. Pure: names in, names out.
+//! Route: chooses the destinations of an event. Pure: names in, names out.
 
-/// A pattern over names in which `*` stands for any run of characters, dots included.
+/// A pattern for names. `*` matches any number of characters, dots included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(String);
 
 impl Pattern {
-    /// `order.*`, `*`, or a plain name.
+    /// Returns a pattern such as `order.*`, `*`, or a plain name.
     pub fn new(pattern: impl Into<String>) -> Self {
         Self(pattern.into())
     }
 
-    /// As it was written.
+    /// Returns the pattern as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether the whole name fits.
+    /// Returns whether the whole name matches.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         let mut parts = self.0.split('*');
         let first = parts.next().unwrap_or_default();
         let Some(mut rest) = name.strip_prefix(first) else { return false };
         let Some(last) = parts.next_back() else { return rest.is_empty() };
-        // Taking the earliest place of each middle part leaves the most for the last one, so no search back is needed.
+        // The earliest match of each middle part leaves the most for the last one, so no backtracking is needed.
         for part in parts {
             let Some(at) = rest.find(part) else { return false };
             rest = &rest[at + part.len()..];
@@ -38,36 +38,36 @@ impl From<&str> for Pattern {
     }
 }
 
-/// Events of these types, about these aggregates, go to these destinations.
+/// Sends events of these types, about these aggregates, to these destinations.
 #[derive(Debug, Clone)]
 pub struct Route {
-    /// Over the event type.
+    /// The pattern of event types.
     pub events: Pattern,
-    /// Over the aggregate type.
+    /// The pattern of aggregate types.
     pub aggregates: Pattern,
-    /// Names of destinations; several make it a fan-out.
+    /// The names of destinations. Several make a fan-out.
     pub to: Vec<String>,
 }
 
 impl Route {
-    /// Events of this pattern, whatever their aggregate, to these destinations.
+    /// Returns a route for matching event types, about any aggregate.
     pub fn new<T: Into<String>>(events: impl Into<Pattern>, to: impl IntoIterator<Item = T>) -> Self {
         Self { events: events.into(), aggregates: Pattern::new("*"), to: to.into_iter().map(Into::into).collect() }
     }
 }
 
-/// The ordered routes of a relay: the first that matches decides.
+/// The ordered routes of a relay. The first match decides.
 #[derive(Debug, Clone, Default)]
 pub struct Routes(Vec<Route>);
 
 impl Routes {
-    /// In the order in which they are tried.
+    /// Returns routes that are tried in this order.
     #[must_use]
     pub fn new(routes: Vec<Route>) -> Self {
         Self(routes)
     }
 
-    /// The destinations of such an event; `None` means that it is unrouted.
+    /// Returns the destinations of such an event, or `None` if it is unrouted.
     #[must_use]
     pub fn route(&self, event_type: &str, aggregate_type: &str) -> Option<&[String]> {
         self.0
@@ -76,12 +76,12 @@ impl Routes {
             .map(|route| route.to.as_slice())
     }
 
-    /// Each route, in order.
+    /// Returns the routes in order.
     pub fn iter(&self) -> impl Iterator<Item = &Route> {
         self.0.iter()
     }
 
-    /// Adds one behind the others.
+    /// Adds a route after the others.
     pub fn push(&mut self, route: Route) {
         self.0.push(route);
     }

@@ -1,5 +1,5 @@
-//! Send: the one trait of everything that events are delivered to. A sink talks to its system and says what came of it;
-//! concurrency, timeouts, breaker, rate limit and retry are the relay's.
+//! Send: the trait that every destination implements. A sink talks to its system and returns the results. The relay owns
+//! concurrency, timeouts, breaker, rate limit and retry.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -21,32 +21,32 @@ pub struct Message {
 }
 
 impl Message {
-    /// The event, and which attempt at this destination it is, counted from 1.
+    /// Returns a message of the event. `attempt` is the number of the attempt at this destination, from 1.
     #[must_use]
     pub fn new(event: Arc<StoredEvent>, attempt: u32) -> Self {
         Self { event, attempt, trace: None }
     }
 
-    /// Which attempt at this destination it is, counted from 1. Outages do not count.
+    /// Returns the number of the attempt at this destination, from 1. Outages do not count.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// The span of this attempt, if somebody follows it.
+    /// Returns the span of this attempt, if there is a tracer.
     #[must_use]
     pub fn trace(&self) -> Option<SpanContext> {
         self.trace
     }
 
-    /// This attempt is that span.
+    /// Sets the span of this attempt.
     #[must_use]
     pub fn traced(mut self, span: SpanContext) -> Self {
         self.trace = Some(span);
         self
     }
 
-    /// What the receiver is told as `traceparent`: the span of this attempt, or else what the event's producer said.
+    /// Returns the `traceparent` for the receiver: the span of this attempt, or else the producer's header.
     #[must_use]
     pub fn traceparent(&self) -> Option<Cow<'_, str>> {
         match self.trace {
@@ -64,95 +64,96 @@ impl Deref for Message {
     }
 }
 
-/// A destination's system: HTTP, a broker, code in the process.
+/// The client of a destination's system: HTTP, a broker, or code in this process.
 #[async_trait]
 pub trait Sink: Send + Sync + 'static {
-    /// Sends a batch (at most [`Sink::batch_limit`] messages) and answers for each, in order.
+    /// Sends a batch of at most [`Sink::batch_limit`] messages, and returns a result for each, in order.
     ///
-    /// `Ok` means that the other side has confirmed it. The relay drops the future when the destination's timeout
-    /// runs out, so it must be safe to cancel; what was under way then may arrive twice.
+    /// `Ok` means that the receiver has confirmed the message. The relay drops the future when the destination's timeout is
+    /// over, so it must be safe to cancel. A message that was in flight then may arrive twice.
     async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>>;
 
-    /// Whether its system can be reached, without sending anything: for people who look for what is wrong. A sink that
-    /// cannot tell says that it can.
+    /// Checks that the system can be reached, without sending anything, for people who search for a problem. A sink that cannot
+    /// check returns `Ok`.
     async fn reach(&self) -> Result<(), SendError> {
         Ok(())
     }
 
-    /// How many messages one call takes.
+    /// Returns the most messages that one call takes.
     fn batch_limit(&self) -> usize {
         1
     }
 }
 
-/// What kind of failure it was: what the relay does about it.
+/// The kind of a failure, which decides how the relay handles it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendErrorKind {
-    /// It may work later: uses an attempt.
+    /// A later attempt may succeed. Uses an attempt.
     Retry,
-    /// It never will: failed at once.
+    /// No attempt will succeed. The delivery fails at once.
     Reject,
-    /// The destination is down, not the event wrong: no attempt used, the breaker counts it.
+    /// The destination is down, and the event is not the cause. Uses no attempt, and the breaker counts it.
     Unavailable,
-    /// No answer in time: an outage, unless others get through to that destination meanwhile; then it uses an attempt.
+    /// No response in time. Counts as an outage, unless other sends to the destination get through meanwhile; then it uses an
+    /// attempt.
     Timeout,
 }
 
-/// Why an event was not delivered.
+/// The reason why an event was not delivered.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
 pub struct SendError {
-    /// What the relay does about it.
+    /// How the relay handles it.
     pub kind: SendErrorKind,
-    /// What was wrong, for people. It must not contain secrets.
+    /// The description of the problem, for people. It must not contain secrets.
     pub message: String,
-    /// The other side asked to wait this long.
+    /// The wait that the receiver asked for.
     pub after: Option<Duration>,
-    /// The other side's status code, where it has such.
+    /// The receiver's status code, if its protocol has them.
     pub status: Option<u16>,
-    /// A piece of the other side's answer.
+    /// A part of the receiver's response.
     pub answer: Option<String>,
 }
 
 impl SendError {
     fn new(kind: SendErrorKind, message: impl Display) -> Self {
         let mut message = message.to_string();
-        // What was tried and failed must show it: an event without an error was never tried.
+        // A failed attempt must show an error: an event without an error was never tried.
         if message.is_empty() {
             message = format!("no reason was given ({kind:?})");
         }
         Self { kind, message, after: None, status: None, answer: None }
     }
 
-    /// It may work later.
+    /// Returns an error after which a later attempt may succeed.
     pub fn retry(message: impl Display) -> Self {
         Self::new(SendErrorKind::Retry, message)
     }
 
-    /// It never will.
+    /// Returns an error after which no attempt will succeed.
     pub fn reject(message: impl Display) -> Self {
         Self::new(SendErrorKind::Reject, message)
     }
 
-    /// The destination is down.
+    /// Returns an error of a destination that is down.
     pub fn unavailable(message: impl Display) -> Self {
         Self::new(SendErrorKind::Unavailable, message)
     }
 
-    /// No answer in time.
+    /// Returns an error of a send without a response in time.
     pub fn timeout(message: impl Display) -> Self {
         Self::new(SendErrorKind::Timeout, message)
     }
 
-    /// The other side asked to wait this long.
+    /// Sets the wait that the receiver asked for.
     #[must_use]
     pub fn after(mut self, delay: Option<Duration>) -> Self {
         self.after = delay;
         self
     }
 
-    /// What the other side answered.
+    /// Sets the receiver's response.
     #[must_use]
     pub fn answered(mut self, status: u16, answer: impl Into<String>) -> Self {
         self.status = Some(status);
@@ -179,7 +180,7 @@ impl From<&str> for SendError {
     }
 }
 
-/// Code in the process as a destination: an async function of the message.
+/// A handler in this process as a destination: an async function of the message.
 pub(crate) struct Handler<F>(pub(crate) F);
 
 #[async_trait]
@@ -198,7 +199,7 @@ where
     }
 }
 
-/// Succeeds at once: for dry runs and for measuring.
+/// Succeeds at once, for dry runs and measurements.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Discard;
 

@@ -1,5 +1,5 @@
-//! Traces: where a span stands, as the W3C's trace context writes it, and whoever follows events through claim, send and
-//! settle. It knows no exporter: what becomes of spans is the tracer's affair.
+//! Traces: the W3C trace context of a span, and the trait of tracers that follow events through claim, send and settle. It
+//! knows no exporter: that is the tracer's part.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -9,22 +9,22 @@ use crate::event::StoredEvent;
 use crate::sink::{Message, SendError};
 use crate::store::{Claim, Settlement};
 
-/// The header that names a span.
+/// The header that carries the span context.
 pub const TRACEPARENT: &str = "traceparent";
 
-/// Which span of which trace. As text it is the value of the header `traceparent`.
+/// A span of a trace. As text it is the value of the header `traceparent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpanContext {
     /// Sixteen bytes, not all zero.
     pub trace_id: u128,
     /// Eight bytes, not all zero.
     pub span_id: u64,
-    /// The last bit says that the trace is recorded.
+    /// The lowest bit means that the trace is recorded.
     pub flags: u8,
 }
 
 impl SpanContext {
-    /// The producer's span, by the event's header; `None` when it has none that can be read.
+    /// Returns the producer's span from the event's header, or `None` if there is no valid one.
     #[must_use]
     pub fn of_producer(event: &StoredEvent) -> Option<Self> {
         event.headers.get(TRACEPARENT)?.parse().ok()
@@ -37,7 +37,7 @@ impl Display for SpanContext {
     }
 }
 
-/// It is not one.
+/// The error for text that is not a `traceparent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a traceparent, which is like 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]
 pub struct NotATraceparent;
@@ -45,7 +45,7 @@ pub struct NotATraceparent;
 impl FromStr for SpanContext {
     type Err = NotATraceparent;
 
-    /// Later versions begin like the first one and may go on.
+    /// Parses a `traceparent`. Later versions begin like version 0 and may have more parts.
     fn from_str(text: &str) -> Result<Self, NotATraceparent> {
         let mut parts = text.trim().split('-');
         let mut hexadecimal = |digits: usize| {
@@ -65,40 +65,40 @@ impl FromStr for SpanContext {
     }
 }
 
-/// Follows events through a relay, as spans. It is called on the way, so it must be quick, wait for nothing and not panic.
+/// Follows events through a relay as spans. The relay waits for the calls, so they must be fast, never block and not panic.
 pub trait Tracer: Send + Sync + 'static {
-    /// A claim has found something; it began `took` ago. Answers its span.
+    /// Notes a claim that found events and began `took` ago. Returns its span.
     fn claimed(&self, claim: &Claim, took: Duration) -> Option<SpanContext>;
 
-    /// An attempt at a destination begins. `claim` is the span of the claim that found the event.
+    /// Starts an attempt at a destination. `claim` is the span of the claim that took the event.
     fn sends(&self, message: &Message, destination: &str, claim: Option<SpanContext>) -> Box<dyn SendSpan>;
 
-    /// What became of events stands in the table, or could not be written.
+    /// Notes a settle: the verdicts are in the table, or could not be written.
     fn settled(&self, settled: &Settled<'_>);
 }
 
-/// The span of an attempt, as long as it goes on. One that is dropped was broken off.
+/// The span of an attempt in progress. A dropped one was cancelled.
 pub trait SendSpan: Send {
-    /// Which span it is: what the receiver is told.
+    /// Returns the span's context, which the receiver gets.
     fn context(&self) -> SpanContext;
 
-    /// It was answered; `error` says why it failed.
+    /// Ends the span. `error` is set if the attempt failed.
     fn end(self: Box<Self>, error: Option<&SendError>);
 }
 
-/// A settle, when it is over.
+/// A settle that has ended.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Settled<'a> {
-    /// What became of which events.
+    /// The events and their verdicts.
     pub settlements: &'a [Settlement],
-    /// How many of them somebody else had meanwhile; `None`: nothing could be written before the relay ended.
+    /// The number of events that were lost to another relay. `None` if nothing could be written before the relay ended.
     pub lost: Option<usize>,
-    /// The span of the claim that found them, if it was one.
+    /// The span of the claim, if all events came from the same one.
     pub claim: Option<SpanContext>,
-    /// The spans of their attempts.
+    /// The spans of the attempts.
     pub sends: &'a [SpanContext],
-    /// How long it took.
+    /// The duration of the settle.
     pub took: Duration,
 }
 

@@ -1,7 +1,7 @@
-//! A row of django-celery-outbox as the recorded form: what its relay would have given to Celery, and what Celery would
-//! have made of it. Arguments and signatures are passed on as text, neither built nor written anew.
+//! Converts a row of django-celery-outbox into the recorded form: the message that its own relay and Celery would have made of
+//! it. Arguments and signatures are passed on as text, neither parsed nor serialised again.
 //!
-//! Pure: the moment from which `expires` and `countdown` are counted is given.
+//! Pure: callers pass in the time from which `expires` and `countdown` are counted.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::fields::{Fields, Object, text};
 use super::protocol::Embed;
 use super::recorded::{Body, Recorded};
 
-/// What a message depends on of a row of `celery_outbox`; columns of JSON as text.
+/// The columns of a row of `celery_outbox` that the message depends on. JSON columns are text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AdoptedRow<'a> {
     pub(crate) task_id: &'a str,
@@ -39,7 +39,7 @@ const HEADERS: [&str; 10] = [
     "origin",
 ];
 
-/// Options that are about how Celery publishes, and no part of a message.
+/// Options for Celery's publisher, which are not part of a message.
 const NOT_SENT: [&str; 19] = [
     "add_to_parent",
     "app",
@@ -63,8 +63,8 @@ const NOT_SENT: [&str; 19] = [
 ];
 
 impl AdoptedRow<'_> {
-    /// The payload of its event. A row that cannot be a message becomes one that is refused with the reason when it is
-    /// sent, so that it stops nobody else.
+    /// Returns the payload of the row's event. A row that cannot be a message gets a payload that is refused with the reason
+    /// when it is sent, so that it does not block other rows.
     pub(crate) fn payload(&self, now: DateTime<Utc>) -> Box<RawValue> {
         let written = self.recorded(now).and_then(|recorded| Ok(to_raw_value(&recorded)?));
         written
@@ -84,7 +84,7 @@ impl AdoptedRow<'_> {
         };
         let mut message = Recorded::new(Body::of_task(args, kwargs, &embed));
         message.queue = options.take_text("queue")?;
-        // An empty exchange is how Celery says that the queue decides.
+        // In Celery, an empty exchange means that the queue decides.
         message.exchange = options.take_text("exchange")?.filter(|name| !name.is_empty());
         message.routing_key = options.take_text("routing_key")?;
         message.route_name = options.take_text("route_name")?;
@@ -111,7 +111,7 @@ impl AdoptedRow<'_> {
                 headers.set_raw(name, value.to_owned());
             }
         }
-        // An empty one is none for Celery.
+        // Celery treats an empty one as missing.
         if headers.text("root_id").is_some_and(|id| id.is_empty()) {
             headers.take("root_id");
         }
@@ -126,8 +126,8 @@ impl AdoptedRow<'_> {
         Ok(headers)
     }
 
-    /// Custom headers, Sentry's (workers look for them in a header named `headers`, other programs beside the rest), and
-    /// structlog's, where a worker with django-structlog looks for it.
+    /// Adds custom headers and the context of Sentry and structlog. Sentry reads its own in a header named `headers` on
+    /// workers, and beside the other headers elsewhere. django-structlog reads its own on workers.
     fn add_context(&self, headers: &mut Fields<'_>, custom: Option<&RawValue>) -> Result<(), Wrong> {
         if let Some(custom) = custom {
             for (name, value) in serde_json::from_str::<Object<'_>>(custom.get())?.0 {
@@ -151,8 +151,8 @@ impl AdoptedRow<'_> {
     }
 }
 
-/// The context of whoever emitted the task; none if it cannot be read, as for the Python relay. A task in it is the parent
-/// of the one that is sent.
+/// Returns the context of the code that emitted the task, or `None` if it cannot be read, as in the Python relay. A task in
+/// the context is the parent of this one.
 fn structlog_context(text: &str) -> Option<Fields<'_>> {
     let mut context: Fields<'_> = serde_json::from_str(text).ok()?;
     if let Some(parent) = context.take("task_id") {
@@ -161,7 +161,7 @@ fn structlog_context(text: &str) -> Option<Fields<'_>> {
     Some(context).filter(|context| !context.is_empty())
 }
 
-/// What is wrong with a row, in words that do not show what is in it: it may be personal, and errors are kept and logged.
+/// The problem of a row. The text does not quote values: they may be personal data, and errors are stored and logged.
 struct Wrong(String);
 
 impl From<serde_json::Error> for Wrong {
@@ -187,7 +187,7 @@ fn kind(json: &str) -> &'static str {
     }
 }
 
-/// A column whose JSON must open in this way; `null` is the empty one.
+/// Reads a column whose JSON must begin with `opens`. `null` means empty.
 fn part<'a>(column: &str, json: &'a str, opens: &str, empty: &'static str) -> Result<&'a RawValue, Wrong> {
     let json = if json == "null" { empty } else { json };
     if !json.starts_with(opens) {
@@ -196,7 +196,7 @@ fn part<'a>(column: &str, json: &'a str, opens: &str, empty: &'static str) -> Re
     serde_json::from_str(json).map_err(|error| format!("{column} cannot be read: {error}").into())
 }
 
-/// The options of a row that have not found their place yet. `null` is as good as nothing.
+/// The options of a row that are not used yet. A `null` counts as missing.
 struct Options<'a>(Object<'a>);
 
 impl<'a> Options<'a> {
@@ -228,7 +228,7 @@ impl<'a> Options<'a> {
         text(value).map(Some).map_err(|error| format!("the option {name:?} cannot be read: {error}").into())
     }
 
-    /// Signatures; a lone one is a list of one.
+    /// Takes a list of signatures. A single signature becomes a list of one.
     fn take_list(&mut self, name: &str) -> Result<Option<Cow<'a, RawValue>>, Wrong> {
         match self.0.0.get(name) {
             Some(lone) if lone.get().starts_with('{') => {
@@ -240,7 +240,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// A moment, as it is written, or so many seconds from one.
+    /// Takes a time as it is written, or a number of seconds after `counted_from`.
     fn take_time(
         &mut self,
         name: &str,
@@ -266,7 +266,7 @@ impl<'a> Options<'a> {
         Err(Wrong(format!("the option {name:?} is not {expected}")))
     }
 
-    /// The options that are stamps, by their names.
+    /// Takes the options that are stamps, by their names.
     fn take_stamps(&mut self, names: &RawValue) -> Result<Fields<'a>, Wrong> {
         let names: Vec<String> = serde_json::from_str(names.get())
             .map_err(|_| Wrong("the option \"stamped_headers\" is not a list of names".to_owned()))?;
@@ -278,11 +278,11 @@ impl<'a> Options<'a> {
         Ok(stamps)
     }
 
-    /// What is left are AMQP's properties, by kombu's names.
+    /// Returns the remaining options: AMQP's properties, by kombu's names.
     fn into_properties(mut self, expires: bool) -> Result<Fields<'a>, Wrong> {
         self.0.0.retain(|name, _| !NOT_SENT.contains(&name.as_ref()));
         let mut properties = Fields::new();
-        // What is said of both follows from `expires`; alone it is seconds here and milliseconds on the wire.
+        // Next to `expires`, the expiration follows from it. Alone it is seconds here and milliseconds on the wire.
         if let Some(expiration) = self.take("expiration").filter(|_| !expires) {
             let seconds: f64 = serde_json::from_str(expiration.get())
                 .map_err(|_| Wrong("the option \"expiration\" is not a number of seconds".to_owned()))?;
@@ -295,7 +295,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Whether Python would read it as a time. One without a zone is left to the worker.
+/// Returns whether Python would read the text as a time. A time without a zone is left to the worker.
 fn is_time(text: &str) -> bool {
     let naive = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"];
     DateTime::parse_from_rfc3339(text).is_ok()
@@ -304,7 +304,7 @@ fn is_time(text: &str) -> bool {
 }
 
 fn seconds_after(from: DateTime<Utc>, seconds: f64) -> Option<DateTime<Utc>> {
-    // Ten thousand years are more than a moment of Python's can be away.
+    // Ten thousand years is more than Python's datetime can represent.
     let micros = (seconds * 1e6).round();
     if micros.abs() >= 3.2e17 {
         return None;
@@ -314,7 +314,7 @@ fn seconds_after(from: DateTime<Utc>, seconds: f64) -> Option<DateTime<Utc>> {
         .filter(|end| end.format("%Y").to_string().len() == 4)
 }
 
-/// As Python's `isoformat` writes it.
+/// Formats a time as Python's `isoformat` does.
 fn iso(moment: DateTime<Utc>) -> String {
     let fraction = if moment.timestamp_subsec_micros() == 0 { "" } else { "%.6f" };
     moment.format(&format!("%Y-%m-%dT%H:%M:%S{fraction}+00:00")).to_string()

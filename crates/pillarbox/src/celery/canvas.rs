@@ -1,5 +1,5 @@
-//! Signatures put together to workflows, as Celery's canvas has them: chain, group and chord. What becomes a message of
-//! which task, and what the messages carry along, is decided in `celery/messages.rs`.
+//! Signatures combined to workflows, as in Celery's canvas: chain, group and chord. `celery/messages.rs` turns them into
+//! messages.
 
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
@@ -12,7 +12,7 @@ pub(super) const CHAIN: &str = "celery.chain";
 pub(super) const GROUP: &str = "celery.group";
 pub(super) const CHORD: &str = "celery.chord";
 
-/// A task or a workflow of tasks: what can be sent, or be a part of another workflow.
+/// A task or a workflow of tasks. It can be sent, or be a part of another workflow.
 #[derive(Debug, Clone)]
 pub struct Signature(pub(super) Kind);
 
@@ -36,9 +36,9 @@ impl From<Task> for Signature {
     }
 }
 
-/// One after another: each gets the result of the one before it as its first argument, unless it is immutable.
+/// Runs tasks one after another. Each gets the result of the one before it as its first argument, unless it is immutable.
 ///
-/// A group with something after it becomes a chord, as in Celery, and so needs a result backend.
+/// A group that is followed by a task becomes a chord, as in Celery, and so needs a result backend.
 ///
 /// ```
 /// use pillarbox::celery::{Task, chain};
@@ -48,23 +48,23 @@ pub fn chain(tasks: impl IntoIterator<Item = impl Into<Signature>>) -> Signature
     Signature(Kind::Chain(tasks.into_iter().map(Into::into).collect()))
 }
 
-/// All at once: one message for each.
+/// Runs tasks concurrently, with one message for each.
 pub fn group(tasks: impl IntoIterator<Item = impl Into<Signature>>) -> Signature {
     Signature(Kind::Group(Group { id: None, members: tasks.into_iter().map(Into::into).collect() }))
 }
 
-/// All of the header at once, then the body with the list of their results. Workers need a result backend for it.
+/// Runs the tasks of the header concurrently, then the body with the list of their results. Workers need a result backend.
 ///
-/// How many the body waits for stands in the result backend, which only workers know. So what is sent is one message, to
-/// a task that is built into Celery and starts the header from inside a worker. It is routed as the header's first task.
+/// The number of results that the body waits for is in the result backend, which only workers can reach. So a single message
+/// is sent, to a task built into Celery that starts the header from inside a worker. It is routed as the header's first task.
 pub fn chord(header: impl IntoIterator<Item = impl Into<Signature>>, body: impl Into<Signature>) -> Signature {
     let members = header.into_iter().map(Into::into).collect();
     Signature(Kind::Chord(Group { id: None, members }, Box::new(body.into())))
 }
 
 impl Signature {
-    /// To be run when a task of it has failed. As in Celery, that is any task of a chain or a group, and the body of a
-    /// chord, which fails with its header.
+    /// Adds a callback that runs when a task of the workflow fails. As in Celery, that is any task of a chain or a group, and
+    /// the body of a chord, which fails with its header.
     #[must_use]
     pub fn on_error(mut self, errback: impl Into<Self>) -> Self {
         let errback = errback.into();
@@ -72,7 +72,7 @@ impl Signature {
         self
     }
 
-    /// A stamp for each task of it, see [`Task::stamp`].
+    /// Adds a stamp to each task of the workflow, see [`Task::stamp`].
     #[must_use]
     pub fn stamp(mut self, name: &str, value: impl Serialize) -> Self {
         let value = to_raw_value(&value).map_err(|error| format!("stamp {name:?} cannot be written as JSON: {error}"));
@@ -83,7 +83,7 @@ impl Signature {
         self
     }
 
-    /// Gives an id to whatever has none.
+    /// Gives an id to each task and group that has none.
     pub(super) fn freeze(&mut self) {
         self.each(&mut |task| _ = task.options.task_id.get_or_insert_with(new_id));
         self.name_groups();
@@ -101,7 +101,7 @@ impl Signature {
         }
     }
 
-    /// Every task of it, in order; a chord's body after its header.
+    /// Visits every task in order. A chord's body comes after its header.
     pub(super) fn each(&mut self, visit: &mut dyn FnMut(&mut Task)) {
         match &mut self.0 {
             Kind::Task(task) => visit(task),
@@ -123,7 +123,7 @@ impl Signature {
         }
     }
 
-    /// Its first task, the one to be asked how it is routed.
+    /// Returns the first task, which decides the routing.
     pub(super) fn first_task(&self) -> Option<&Task> {
         match &self.0 {
             Kind::Task(task) => Some(task),
@@ -132,12 +132,12 @@ impl Signature {
         }
     }
 
-    /// The id that its result is found by: the last task's, or the group's. Frozen signatures have one.
+    /// Returns the id of the result: that of the last task, or of the group. Frozen signatures have one.
     pub(super) fn result_id(&self) -> Option<&str> {
         match &self.0 {
             Kind::Task(task) => task.options.task_id.as_deref(),
             Kind::Chain(steps) => match &steps.last()?.0 {
-                // In a chain a group of one is that one.
+                // In a chain, a group with one member is that member.
                 Kind::Group(group) if group.members.len() == 1 => group.members.first()?.result_id(),
                 _ => steps.last()?.result_id(),
             },
@@ -153,7 +153,7 @@ impl Group {
         self.members.iter_mut().for_each(Signature::name_groups);
     }
 
-    /// Its members, those of groups in it among them.
+    /// Returns its members, with nested groups flattened.
     pub(super) fn flat(self) -> Vec<Signature> {
         let flatten = |member: Signature| match member.0 {
             Kind::Group(group) => group.flat(),

@@ -1,7 +1,7 @@
 //! Names with JSON values that keep their text: the headers and properties of a recorded message.
 //!
-//! A value is the text that the producer wrote. So an integer of any length, or a float, reaches the worker as it was,
-//! and what is only passed on is neither built nor written anew.
+//! A value is the text that the producer wrote. So an integer of any length, or a float, reaches the worker unchanged, and
+//! values that are only passed on are neither parsed nor serialised again.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// An object of JSON, by name; values keep their text.
+/// A JSON object whose values keep their text.
 ///
 /// ```
 /// use pillarbox::celery::Fields;
@@ -24,78 +24,78 @@ use serde_json::value::RawValue;
 pub struct Fields<'a>(BTreeMap<Cow<'a, str>, Cow<'a, RawValue>>);
 
 impl<'a> Fields<'a> {
-    /// None.
+    /// Returns an empty object.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The value's JSON; `null` is a value too.
+    /// Returns the JSON of a value. `null` is a value, too.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&RawValue> {
         self.0.get(name).map(AsRef::as_ref)
     }
 
-    /// The value, if it is a string.
+    /// Returns the value if it is a string.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<Cow<'_, str>> {
         text(self.get(name)?).ok()
     }
 
-    /// The value, if it is there and fits the type. `null` fits an `Option` only.
+    /// Returns the value if it exists and fits the type. `null` fits only an `Option`.
     #[must_use]
     pub fn read<'b, T: Deserialize<'b>>(&'b self, name: &str) -> Option<T> {
         serde_json::from_str(self.get(name)?.get()).ok()
     }
 
-    /// Whether there is a value, be it `null`.
+    /// Returns whether there is a value, including `null`.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// Sets a value, in place of an older one.
+    /// Sets a value, and replaces an existing one.
     ///
     /// # Errors
-    /// When it cannot be written as JSON.
+    /// If it cannot be written as JSON.
     pub fn set(&mut self, name: impl Into<Cow<'a, str>>, value: &(impl Serialize + ?Sized)) -> serde_json::Result<()> {
         self.set_raw(name, serde_json::value::to_raw_value(value)?);
         Ok(())
     }
 
-    /// Sets a value whose JSON is at hand, in place of an older one.
+    /// Sets a value given as JSON, and replaces an existing one.
     pub fn set_raw(&mut self, name: impl Into<Cow<'a, str>>, value: Box<RawValue>) {
         self.0.insert(name.into(), Cow::Owned(value));
     }
 
-    /// Sets a value unless there is one.
+    /// Sets a value if there is none.
     pub(super) fn set_missing(&mut self, name: &'static str, value: &'static RawValue) {
         self.0.entry(Cow::Borrowed(name)).or_insert(Cow::Borrowed(value));
     }
 
-    /// Takes a value out.
+    /// Removes a value and returns it.
     pub fn take(&mut self, name: &str) -> Option<Cow<'a, RawValue>> {
         self.0.remove(name)
     }
 
-    /// All of them, in the order of their names.
+    /// Returns all fields, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
         self.0.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
 
-    /// How many there are.
+    /// Returns the number of fields.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no fields.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The same, borrowing nothing.
+    /// Returns a copy that borrows nothing.
     #[must_use]
     pub fn into_owned(self) -> Fields<'static> {
         let owned = |(name, value): (Cow<'_, str>, Cow<'_, RawValue>)| {
@@ -105,12 +105,12 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The text of a JSON string, without a copy unless something in it is escaped.
+/// Returns the text of a JSON string, without a copy unless it contains escapes.
 pub(super) fn text(value: &RawValue) -> serde_json::Result<Cow<'_, str>> {
     serde_json::from_str::<Text<'_>>(value.get()).map(|text| text.0)
 }
 
-/// A string that borrows what it can.
+/// A string that borrows if possible.
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
@@ -127,7 +127,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
     }
 }
 
-/// An object that is read and taken apart at once.
+/// An object that is read only to take its values.
 pub(super) struct Object<'a>(pub(super) BTreeMap<Cow<'a, str>, &'a RawValue>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
@@ -136,7 +136,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// Of two values of one name the last counts, as in the databases and in Python.
+/// Reads an object. Of two values of one name the last counts, as in the databases and in Python.
 struct ObjectVisitor<F>(F);
 
 impl<'de, V, F: Fn(&'de RawValue) -> V> Visitor<'de> for ObjectVisitor<F> {

@@ -1,5 +1,5 @@
-//! From a signature to what is sent of it: one message for a task or a chain, one for each member of a group. The rest
-//! travels in the messages and is sent by workers, when its turn comes.
+//! Turns a signature into messages: one for a task or a chain, one for each member of a group. The rest travels in the
+//! messages, and workers send it when its turn comes.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::value::{RawValue, to_raw_value};
@@ -11,21 +11,21 @@ use super::recorded::{Body, Recorded};
 use super::task::Task;
 use crate::event::{AGGREGATE_LIMIT, Event, Headers, InvalidEvent, with_trace_context};
 
-/// What was sent.
+/// The ids of a workflow that was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sent {
-    /// The id that the result is found by: a task's own, that of a chain's last task, of a chord's body, of a group.
+    /// The id of the result: that of the task, of a chain's last task, of a chord's body, or of a group.
     pub id: String,
-    /// The ids of all tasks, in the order in which they were given; a chord's body after its header.
+    /// The ids of all tasks, in the order in which they were given. A chord's body comes after its header.
     pub tasks: Vec<String>,
 }
 
 impl Task {
-    /// The event that carries this task, and the task's id. [`send_task`](super::send_task) emits it.
+    /// Returns the task's id and the event that carries the task. [`send_task`](super::send_task) emits it.
     ///
     /// # Errors
-    /// Says what no worker or no database could do anything with.
+    /// If no worker could run the task, or no database could store it.
     pub fn into_event(self) -> Result<(String, Event), InvalidEvent> {
         let (sent, events) = Signature::from(self).into_events()?;
         let event = events.into_iter().next().ok_or_else(|| refused("", "there is nothing to send"))?;
@@ -34,10 +34,10 @@ impl Task {
 }
 
 impl Signature {
-    /// The events that carry this workflow, and its ids. [`send`](super::send) emits them.
+    /// Returns the workflow's ids and the events that carry it. [`send`](super::send) emits them.
     ///
     /// # Errors
-    /// Says what no worker or no database could do anything with.
+    /// If no worker could run a task, or no database could store it.
     pub fn into_events(self) -> Result<(Sent, Vec<Event>), InvalidEvent> {
         self.into_events_at(Utc::now())
     }
@@ -71,7 +71,7 @@ impl Outgoing {
                 self.task(&task, None)
             }
             Some(Kind::Chord(header, body)) => self.chord(header, *body, rest),
-            // Had something followed it, it would be a chord.
+            // Nothing follows the group, else it would be a chord.
             Some(Kind::Group(group)) => self.group(group),
             Some(Kind::Chain(_)) | None => Err(refused("", "a chain has no tasks; give it one")),
         }
@@ -95,7 +95,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// The task that is built into Celery and starts a chord from inside a worker.
+    /// Adds a message to Celery's built-in task that starts a chord from inside a worker.
     fn chord(&mut self, header: Group, body: Signature, rest: Vec<Signature>) -> Result<(), InvalidEvent> {
         let header = header.flat();
         let Some(first) = header.iter().find_map(Signature::first_task) else {
@@ -104,7 +104,7 @@ impl Outgoing {
         let route = first.name.clone();
         let options = Options {
             task_id: Some(new_id()),
-            // What it answers is no JSON, and nobody waits for it.
+            // Its result is not JSON, and no caller waits for it.
             ignore_result: Some(true),
             queue: first.options.queue.clone(),
             exchange: first.options.exchange.clone(),
@@ -133,15 +133,15 @@ impl Outgoing {
     }
 }
 
-/// When it is to be sent, if it is held back.
+/// Returns when to send the message, if it is held back.
 fn due(options: &Options, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let margin = TimeDelta::from_std(options.hold?).ok()?;
     let due = options.start?.after(now)?.checked_sub_signed(margin)?;
     (due > now).then_some(due)
 }
 
-/// The steps of a chain as they are sent, the first one last. Chains in it are its own steps, a group of one is that one,
-/// and a group with something after it is a chord: so does Celery.
+/// Returns the steps of a chain as they are sent, in reverse order. As in Celery, nested chains are flattened, a group with one
+/// member is that member, and a group that is followed by a task is a chord.
 fn reversed(chain: Vec<Signature>) -> Vec<Signature> {
     let mut flat = Vec::new();
     chain.into_iter().for_each(|step| splice(step, &mut flat));
@@ -156,7 +156,7 @@ fn reversed(chain: Vec<Signature>) -> Vec<Signature> {
             }
         };
         if let Some((header, body)) = chord {
-            // What follows a body that is a task is carried by the message; any other body takes it in.
+            // If the body is a task, the message carries the steps that follow it. Any other body includes them.
             let rest = if body.is_task() { Vec::new() } else { std::mem::take(&mut steps) };
             let body = followed(body, rest);
             steps.push(Signature(Kind::Chord(header, Box::new(body))));
@@ -183,7 +183,7 @@ fn splice(step: Signature, flat: &mut Vec<Signature>) {
     }
 }
 
-/// The body of a chord with what comes after it, the next one last.
+/// Returns the body of a chord with the steps that follow it. `rest` is in reverse order.
 fn followed(body: Signature, rest: Vec<Signature>) -> Signature {
     match body.0 {
         Kind::Task(mut task) => {
@@ -200,7 +200,7 @@ impl Signature {
         matches!(self.0, Kind::Task(_))
     }
 
-    /// The task whose end is the end of this step of a chain, if it is one task.
+    /// Returns the task that ends this step of a chain, if it is a single task.
     fn result_task(&mut self) -> Option<&mut Task> {
         match &mut self.0 {
             Kind::Task(task) => Some(task),
@@ -224,7 +224,7 @@ fn message(task: &Task, id: &str, now: DateTime<Utc>) -> Result<Recorded<'static
     set_headers(&mut message, options, now)?;
     message.complete(&task.name, id).map_err(written)?;
     if options.priority.is_none() {
-        // Then the relay's routes may give it one.
+        // Without one, the relay's routes may set it.
         message.properties.take("priority");
     }
     message.queue = options.queue.clone().map(Into::into);
@@ -233,7 +233,7 @@ fn message(task: &Task, id: &str, now: DateTime<Utc>) -> Result<Recorded<'static
     Ok(message)
 }
 
-/// `null` for none, as Celery has it.
+/// Returns a list of signatures. An empty one is `null`, as in Celery.
 fn list(signatures: &Vec<Signature>) -> serde_json::Result<Option<Box<RawValue>>> {
     if signatures.is_empty() { Ok(None) } else { to_raw_value(signatures).map(Some) }
 }

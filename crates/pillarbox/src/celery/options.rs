@@ -1,5 +1,5 @@
-//! What a task is told beside its arguments, by the names of Celery's `apply_async`. In a signature they are JSON that a
-//! worker reads when the signature's turn comes; in a message they have become headers.
+//! The options of a task, by the names of Celery's `apply_async`. In a signature they are JSON that a worker reads when the
+//! signature's turn comes. In a message they become headers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::canvas::Signature;
 use super::fields::Fields;
 use super::protocol::PROTOCOL_HEADERS;
 
-/// Further options that Celery would take a stamp of this name for.
+/// More names of options. Celery would read a stamp of such a name as the option.
 const OPTIONS: [&str; 16] = [
     "task_id",
     "countdown",
@@ -31,17 +31,17 @@ const OPTIONS: [&str; 16] = [
     "serializer",
 ];
 
-/// Whether a header of an application may not have this name.
+/// Returns whether the name is reserved, so that an application's header cannot have it.
 pub(super) fn is_header(name: &str) -> bool {
     PROTOCOL_HEADERS.contains(&name)
 }
 
-/// Whether a stamp may not have this name.
+/// Returns whether the name is reserved, so that a stamp cannot have it.
 pub(super) fn is_option(name: &str) -> bool {
     PROTOCOL_HEADERS.contains(&name) || OPTIONS.contains(&name)
 }
 
-/// All that can be said of how a task is to be run.
+/// All options of a task.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Options {
     pub(super) task_id: Option<String>,
@@ -64,13 +64,13 @@ pub(super) struct Options {
     pub(super) stamps: Fields<'static>,
     pub(super) link: Vec<Signature>,
     pub(super) link_error: Vec<Signature>,
-    /// Which group it is in, and where in it.
+    /// The id of its group, and its index in it.
     pub(super) group: Option<(String, usize)>,
-    /// What follows it, the next one last.
+    /// The tasks that follow it, in reverse order: the next one is last.
     pub(super) chain: Vec<Signature>,
 }
 
-/// A moment that is given, or counted from when the message is made.
+/// A given time, or a delay from the time when the message is made.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Moment {
     In(Duration),
@@ -78,7 +78,7 @@ pub(super) enum Moment {
 }
 
 impl Moment {
-    /// `None` when it is beyond the calendar.
+    /// Returns the time, or `None` if it is beyond the calendar.
     pub(super) fn after(self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         match self {
             Self::In(duration) => now.checked_add_signed(TimeDelta::from_std(duration).ok()?),
@@ -87,7 +87,7 @@ impl Moment {
     }
 }
 
-/// As Python's `isoformat` writes a moment in UTC.
+/// Formats a time in UTC as Python's `isoformat` does.
 pub(super) fn iso(moment: DateTime<Utc>) -> String {
     let is_whole = moment.nanosecond() < 1000;
     moment.to_rfc3339_opts(if is_whole { SecondsFormat::Secs } else { SecondsFormat::Micros }, false)

@@ -1,5 +1,5 @@
-//! Version 2 of Celery's message protocol: the headers and properties that every message has, and what fills those that a
-//! producer left out. What a worker does with them is Celery's documentation ("Message Protocol").
+//! Version 2 of Celery's message protocol: the headers and properties that every message has, and the defaults for those that a
+//! producer left out. For their meaning, see "Message Protocol" in Celery's documentation.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use super::fields::Fields;
 use super::recorded::{Body, Recorded};
 use super::repr::{repr, repr_tuple};
 
-/// Headers that the protocol has a meaning for: what an application adds must have another name.
+/// Headers that the protocol defines. Headers of an application must have other names.
 pub const PROTOCOL_HEADERS: [&str; 19] = [
     "lang",
     "task",
@@ -32,17 +32,17 @@ pub const PROTOCOL_HEADERS: [&str; 19] = [
     "stamps",
 ];
 
-/// The headers that are `null` unless somebody says otherwise.
+/// The headers whose default is `null`.
 const NULL_HEADERS: [&str; 7] = ["shadow", "eta", "expires", "group", "group_index", "parent_id", "stamped_headers"];
 
 impl Recorded<'_> {
-    /// Fills in what the protocol wants and the producer left out; `task` and `id` are used if the headers have none.
+    /// Fills in headers and properties that the producer left out. `task` and `id` are used if the headers have none.
     ///
-    /// What the producer wrote stays, with one exception: a `null` where workers need a value (`task`, `id`, `retries`,
-    /// `root_id`) is filled in too.
+    /// Values of the producer stay, with one exception: a `null` where workers need a value (`task`, `id`, `retries`,
+    /// `root_id`) is replaced, too.
     ///
     /// # Errors
-    /// When a text cannot be written as JSON, which no text is known to do.
+    /// If a text cannot be written as JSON, which is not known to happen.
     pub fn complete(&mut self, task: &str, id: &str) -> serde_json::Result<()> {
         let headers = &mut self.headers;
         headers.add("lang", "py")?;
@@ -67,7 +67,7 @@ impl Recorded<'_> {
         properties.fill("priority", &0)
     }
 
-    /// The arguments for people to read, from a body that is JSON. Nobody but a log needs them.
+    /// Adds the arguments in readable form, if the body is JSON. Only logs use them.
     fn complete_reprs(&mut self) -> serde_json::Result<()> {
         if self.headers.contains("argsrepr") && self.headers.contains("kwargsrepr") {
             return Ok(());
@@ -81,25 +81,25 @@ impl Recorded<'_> {
     }
 }
 
-/// Who is said to have sent a message whose producer did not say so.
+/// The origin of a message whose producer did not set one.
 pub(crate) const ORIGIN: &str = "pillarbox";
 
-/// What is to follow a task, each of them the JSON of signatures: the third part of a body.
+/// The follow-ups of a task, each the JSON of signatures. This is the third part of a body.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Embed<'a> {
-    /// A list: to be called with the result (`link`).
+    /// A list of callbacks for the result (`link`).
     pub callbacks: Option<&'a RawValue>,
-    /// A list: to be called when the task fails (`link_error`).
+    /// A list of callbacks for a failure (`link_error`).
     pub errbacks: Option<&'a RawValue>,
-    /// A list: the rest of the chain, the next one last.
+    /// A list of the rest of the chain, in reverse order: the next one is last.
     pub chain: Option<&'a RawValue>,
     /// The body of the chord that this task is a part of.
     pub chord: Option<&'a RawValue>,
 }
 
 impl Body<'static> {
-    /// The body of a task, of JSON that is not written anew: a list of arguments, an object of those with names, and what
-    /// follows.
+    /// Returns the body of a task, from JSON that is not serialised again: a list of arguments, an object of keyword
+    /// arguments, and the follow-ups.
     #[must_use]
     pub fn of_task(args: &RawValue, kwargs: &RawValue, embed: &Embed<'_>) -> Self {
         let [callbacks, errbacks, chain, chord] = [embed.callbacks, embed.errbacks, embed.chain, embed.chord]
@@ -111,12 +111,13 @@ impl Body<'static> {
 }
 
 impl Fields<'_> {
-    /// Sets what is missing. Celery itself writes `null` for some: `ignore_result` of a task that it does not know.
+    /// Sets a missing value. A `null` stays: Celery itself writes some, such as `ignore_result` of a task that it does not
+    /// know.
     fn add(&mut self, name: &'static str, value: &(impl serde::Serialize + ?Sized)) -> serde_json::Result<()> {
         if self.contains(name) { Ok(()) } else { self.set(name, value) }
     }
 
-    /// Sets what is missing or `null`.
+    /// Sets a value that is missing or `null`.
     fn fill(&mut self, name: &'static str, value: &(impl serde::Serialize + ?Sized)) -> serde_json::Result<()> {
         match self.get(name) {
             Some(present) if present.get() != "null" => Ok(()),

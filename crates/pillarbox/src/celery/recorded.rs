@@ -1,8 +1,8 @@
-//! The stored form of a Celery message: what stands in the payload of its event. One form for all producers, in any
-//! language; it has a version, so that a relay never guesses.
+//! The stored form of a Celery message, in the payload of its event. All producers, in any language, write this one form. It
+//! has a version, so that a relay never guesses.
 //!
-//! The body is text that is never written anew, so that a database can neither reorder nor round what is in it. Headers
-//! and properties keep their JSON.
+//! The body is text that is never serialised again, so that a database can neither reorder nor round its contents. Headers and
+//! properties keep their JSON.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ use crate::event::StoredEvent;
 /// The version of the form that this program writes and reads.
 pub const VERSION: u32 = 1;
 
-/// A message for a Celery worker as a producer recorded it: complete but for what depends on the moment it is sent.
+/// A message for a Celery worker as a producer recorded it, complete except for parts that depend on the time of sending.
 ///
 /// ```
 /// use pillarbox::celery::{Body, Recorded};
@@ -33,27 +33,28 @@ pub const VERSION: u32 = 1;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Recorded<'a> {
-    /// As the serializer wrote it.
+    /// The body as the serializer wrote it.
     pub body: Body<'a>,
-    /// `application/json` when it is not said.
+    /// The content type. The default is `application/json`.
     pub content_type: Cow<'a, str>,
-    /// `utf-8` when it is not said; `binary` for pickle and the like.
+    /// The content encoding. The default is `utf-8`; `binary` is for pickle and the like.
     pub content_encoding: Cow<'a, str>,
-    /// Those of protocol 2 and custom ones. What JSON has not is `{"$bytes": "base64"}` or `{"$time": "ISO 8601"}`.
+    /// The headers of protocol 2 and custom ones. Values that JSON does not have are `{"$bytes": "base64"}` or
+    /// `{"$time": "ISO 8601"}`.
     pub headers: Fields<'a>,
-    /// AMQP's basic properties by kombu's names. There is no `expiration` in it that follows from the header `expires`.
+    /// AMQP's basic properties by kombu's names. An `expiration` that follows from the header `expires` is not among them.
     pub properties: Fields<'a>,
-    /// Where to, if the producer knew it.
+    /// The exchange, if the producer knew it.
     pub exchange: Option<Cow<'a, str>>,
-    /// Where to, if the producer knew it.
+    /// The routing key, if the producer knew it.
     pub routing_key: Option<Cow<'a, str>>,
     /// The queue, if the producer knew it.
     pub queue: Option<Cow<'a, str>>,
-    /// What the relay's routes go by in place of the task's name (Celery's `route_name`).
+    /// The name that the relay's routes match instead of the task's name (Celery's `route_name`).
     pub route_name: Option<Cow<'a, str>>,
-    /// What is to be declared before it is published, by a destination that declares.
+    /// The queues to declare before publishing, by a destination that declares.
     pub declare: Vec<Declaration>,
-    /// To be published to the exchange of Celery's native delayed delivery, until the header `eta`.
+    /// Whether to publish to the exchange of Celery's native delayed delivery, until the header `eta`.
     pub delayed: bool,
 }
 
@@ -62,12 +63,12 @@ pub struct Recorded<'a> {
 pub enum Body<'a> {
     /// Text, as the serializer wrote it.
     Text(Cow<'a, str>),
-    /// What is not text: pickle, msgpack, anything compressed.
+    /// Bytes that are not text: pickle, msgpack, or compressed data.
     Binary(Vec<u8>),
 }
 
 impl Body<'_> {
-    /// What goes over the wire.
+    /// Returns the bytes that are sent.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         match self {
@@ -88,21 +89,21 @@ impl Body<'_> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Declaration {
-    /// Its name.
+    /// The name of the queue.
     pub queue: String,
-    /// Whether queue and exchange outlive the broker.
+    /// Whether queue and exchange survive a restart of the broker.
     #[serde(default = "durable")]
     pub durable: bool,
-    /// `x-queue-type` and the like.
+    /// The arguments of the queue, such as `x-queue-type`.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub arguments: serde_json::Map<String, serde_json::Value>,
-    /// Empty: the default exchange, where nothing is declared or bound.
+    /// The exchange. If empty, it is the default exchange, and nothing is declared or bound.
     #[serde(default)]
     pub exchange: String,
-    /// `direct`, `topic`, `fanout`.
+    /// The type of the exchange: `direct`, `topic` or `fanout`.
     #[serde(default = "direct")]
     pub exchange_type: String,
-    /// Of the binding.
+    /// The routing key of the binding.
     #[serde(default)]
     pub routing_key: String,
 }
@@ -115,45 +116,45 @@ fn direct() -> String {
     "direct".to_owned()
 }
 
-/// A payload that says it is a Celery message and is none that can be sent.
+/// The reason why a payload that is marked as a Celery message cannot be sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidRecord {
-    /// Another version of the form.
+    /// The form has another version.
     #[error(
         "the Celery message is recorded in version {found}, this program knows version {VERSION}; if a newer pillarbox \
          wrote it, upgrade the relay"
     )]
     Version {
-        /// As it is written.
+        /// The version as it is written.
         found: String,
     },
-    /// It could not be recorded, and this is why.
+    /// The message could not be recorded.
     #[error("{why}")]
     Refused {
-        /// For people.
+        /// The reason, for people.
         why: String,
     },
-    /// Without it there is no message.
+    /// A required key is missing.
     #[error("the recorded Celery message has no {key:?}; its producer must write both \"body\" and \"headers\"")]
     Missing {
-        /// Which.
+        /// The name of the key.
         key: &'static str,
     },
-    /// A key has a value of another kind.
+    /// A key has a value of the wrong type.
     #[error("{key:?} of the recorded Celery message is not {expected}: {why}")]
     Malformed {
-        /// Which.
+        /// The name of the key.
         key: &'static str,
-        /// What it should be.
+        /// The expected type.
         expected: &'static str,
-        /// What is wrong with it.
+        /// What is wrong with the value.
         why: String,
     },
-    /// A key that version 1 does not have.
+    /// The message has a key that version 1 does not define.
     #[error("the recorded Celery message has an unknown key {key:?}; there are: {}", KEYS.join(", "))]
     UnknownKey {
-        /// Which.
+        /// The name of the key.
         key: String,
     },
 }
@@ -177,7 +178,7 @@ const JSON_TYPE: &str = "application/json";
 const JSON_ENCODING: &str = "utf-8";
 
 impl<'a> Recorded<'a> {
-    /// A message of JSON with this body and no headers yet; where it goes is up to the relay.
+    /// Returns a JSON message with this body and no headers. The relay chooses where it goes.
     #[must_use]
     pub fn new(body: Body<'a>) -> Self {
         Self {
@@ -195,7 +196,7 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    /// The payload of an event that cannot be a message: [`Recorded::read`] answers this error, and so does its sink.
+    /// Returns the payload of an event that cannot be a message. [`Recorded::read`] and the sink return this error for it.
     ///
     /// # Panics
     /// Never: text is always JSON.
@@ -205,7 +206,7 @@ impl<'a> Recorded<'a> {
         RawValue::from_string(payload).expect("what serde_json writes is JSON")
     }
 
-    /// Reads the message that an event carries; `None` for an ordinary event, whatever its payload says. Only events of
+    /// Reads the message that an event carries. Returns `None` for an ordinary event, with any payload. Only events of
     /// [`AGGREGATE_TYPE`], which no ordinary emit can write, carry messages: a message chooses its task, queue and exchange.
     ///
     /// # Errors
@@ -215,11 +216,11 @@ impl<'a> Recorded<'a> {
         if event.aggregate_type == AGGREGATE_TYPE { Self::read(&event.payload) } else { None }
     }
 
-    /// Reads the message in a payload; `None` when the payload is something else. For a payload whose writer may be anybody,
-    /// see [`Recorded::of`].
+    /// Reads the message in a payload. Returns `None` if the payload is something else. If the writer of the payload is not
+    /// trusted, use [`Recorded::of`].
     ///
     /// # Errors
-    /// When the payload says that it is a Celery message (it has a key `celery`) and cannot be sent as one.
+    /// If the payload is marked as a Celery message (it has a key `celery`) but cannot be sent as one.
     #[must_use]
     pub fn read(payload: &'a RawValue) -> Option<Result<Self, InvalidRecord>> {
         if !payload.get().starts_with('{') {
@@ -256,7 +257,7 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    /// The same, borrowing nothing.
+    /// Returns a copy that borrows nothing.
     #[must_use]
     pub fn into_owned(self) -> Recorded<'static> {
         let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
@@ -277,7 +278,7 @@ impl<'a> Recorded<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// A key that may be missing; `null` says the same.
+    /// Takes an optional key. `null` means that it is missing.
     fn take<T: Deserialize<'a>>(
         &mut self,
         key: &'static str,
@@ -296,7 +297,7 @@ fn malformed<E: ToString>(key: &'static str, expected: &'static str) -> impl Fn(
     move |error| InvalidRecord::Malformed { key, expected, why: error.to_string() }
 }
 
-/// `{"base64": "…"}`
+/// A binary body: `{"base64": "…"}`
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Encoded<'a> {

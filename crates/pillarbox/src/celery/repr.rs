@@ -1,7 +1,7 @@
-//! Arguments as Python writes them, for the headers `argsrepr` and `kwargsrepr`: what people read in a worker's log and
-//! in Flower. Celery keeps them short and shallow, and does not escape text; so does this.
+//! Arguments as Python writes them, for the headers `argsrepr` and `kwargsrepr`. People read them in a worker's log and in
+//! Flower. Like Celery, this keeps them short and shallow, and does not escape text.
 //!
-//! It reads JSON text, so that numbers are those that were sent.
+//! It reads JSON text, so that numbers are shown as they were sent.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,19 +12,19 @@ use serde_json::value::RawValue;
 
 use super::fields::{Text, text};
 
-/// About how many characters are shown. What closes an open bracket comes on top of it.
+/// The approximate limit of characters. Closing brackets are not counted.
 const LIMIT: usize = 1024;
-/// How many levels of lists and dicts are shown.
+/// The number of levels of lists and dicts that are shown.
 const LEVELS: usize = 3;
 
-/// The value as Python's `repr` gives it: `[42]`, `{'key': None}`.
+/// Returns the value as Python's `repr` does: `[42]`, `{'key': None}`.
 pub(crate) fn repr(value: &RawValue) -> String {
     let mut shown = Shown::default();
     shown.value(value);
     shown.text
 }
 
-/// A list as Python's `repr` gives a tuple: `(42,)`. It is what `.delay(42)` has for its arguments.
+/// Returns a list as Python's `repr` shows a tuple: `(42,)`. That is the form of the arguments of `.delay(42)`.
 pub(crate) fn repr_tuple(list: &RawValue) -> String {
     let mut shown = Shown::default();
     match serde_json::from_str::<Vec<&RawValue>>(list.get()) {
@@ -34,13 +34,13 @@ pub(crate) fn repr_tuple(list: &RawValue) -> String {
     shown.text
 }
 
-/// What has been written so far.
+/// The text written so far.
 struct Shown {
     text: String,
-    /// How many more characters there is room for.
+    /// The number of characters that still fit.
     room: usize,
     level: usize,
-    /// Set when there was no room; from then on nothing but closing brackets is written.
+    /// Set when the room is used up. From then on, only closing brackets are written.
     full: bool,
 }
 
@@ -62,7 +62,7 @@ impl Shown {
                 Ok(pairs) => self.dict(&pairs.0),
                 Err(_) => self.word(json),
             },
-            // Half of a surrogate pair is no text for Rust; it is shown as it was sent.
+            // Half of a surrogate pair is not valid text in Rust; it is shown as it was sent.
             Some(b'"') => self.quoted(&text(value).unwrap_or(Cow::Borrowed(json))),
             Some(b'n') => self.word("None"),
             Some(b't') => self.word("True"),
@@ -105,7 +105,7 @@ impl Shown {
         self.close("}");
     }
 
-    /// Answers whether there is something to be written between the brackets, and the closing one.
+    /// Opens a bracket. Returns whether its contents and the closing bracket must be written.
     fn open(&mut self, open: &str, close: &str) -> bool {
         if self.level == LEVELS {
             self.put(&format!("{open}...{close}"));
@@ -123,7 +123,7 @@ impl Shown {
     }
 
     fn quoted(&mut self, value: &str) {
-        // A NUL is the one character that a database refuses in a header.
+        // NUL is the only character that a database refuses in a header.
         let value = shortened(value, self.room).replace('\'', "\\'").replace('\0', "\\x00");
         self.put(&format!("'{value}'"));
     }
@@ -147,7 +147,7 @@ impl Shown {
     }
 }
 
-/// Cut at a space, if there is one.
+/// Shortens a value to the room, at a space if there is one.
 fn shortened(value: &str, room: usize) -> Cow<'_, str> {
     let Some((end, _)) = value.char_indices().nth(room.saturating_sub(1)) else { return Cow::Borrowed(value) };
     let end = end + value[end..].chars().next().map_or(0, char::len_utf8);
@@ -197,7 +197,7 @@ impl<'de> Visitor<'de> for PairsVisitor {
     }
 }
 
-// What is expected here, Celery 5.7's own saferepr has answered, but for the NUL.
+// The expected values are the output of Celery 5.7's own saferepr, except for the NUL.
 #[cfg(test)]
 mod tests {
     use super::*;

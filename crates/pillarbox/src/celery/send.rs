@@ -1,5 +1,5 @@
-//! Emit for Celery: writes tasks into the outbox in the caller's transaction, so that they share the fate of its data.
-//! What a task becomes is decided elsewhere; this only emits it.
+//! Emit for Celery: writes tasks into the outbox in the caller's transaction, so that they are committed or rolled back with
+//! its data. This file only emits; `celery/messages.rs` builds the messages.
 
 use super::canvas::Signature;
 use super::messages::Sent;
@@ -7,7 +7,7 @@ use super::task::Task;
 use crate::emit::{Transaction, emit, emit_all};
 use crate::error::EmitError;
 
-/// Sends a task to Celery's workers if the caller's transaction commits, and answers the task's id.
+/// Sends a task to Celery's workers if the caller's transaction commits. Returns the task's id.
 ///
 /// ```
 /// use pillarbox::celery::{Task, send_task};
@@ -21,14 +21,14 @@ use crate::error::EmitError;
 /// ```
 ///
 /// # Errors
-/// [`EmitError::Invalid`] leaves the transaction usable and nothing written.
+/// [`EmitError::Invalid`] writes nothing and leaves the transaction usable.
 pub async fn send_task<T: Transaction>(tx: &mut T, task: Task) -> Result<String, EmitError> {
     let (id, event) = task.into_event()?;
     emit(tx, event).await?;
     Ok(id)
 }
 
-/// Sends a workflow if the caller's transaction commits, with one statement, and answers its ids.
+/// Sends a workflow with one statement, if the caller's transaction commits. Returns its ids.
 ///
 /// ```
 /// use pillarbox::celery::{Task, chain, send};

@@ -1,5 +1,5 @@
-//! A task to run: what an application says to a Celery worker, or hands to another task to be run after it. Everything
-//! that is wrong with it is told when it is sent, before a statement is.
+//! A task to run: a call that an application sends to a Celery worker, or attaches to another task as a follow-up. Problems
+//! are reported when it is sent, before any statement.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::canvas::Signature;
 use super::options::{Moment, Options, is_header, is_option};
 use crate::event::NAME_LIMIT;
 
-/// A call of a Celery task: its name, its arguments, and how it is to be run. Arguments are sent as JSON.
+/// A call of a Celery task: its name, its arguments and its options. Arguments are sent as JSON.
 ///
 /// ```
 /// use std::time::Duration;
@@ -31,12 +31,12 @@ pub struct Task {
     pub(super) kwargs: Vec<(String, Box<RawValue>)>,
     pub(super) immutable: bool,
     pub(super) options: Options,
-    /// The first thing that was wrong.
+    /// The first problem that was found.
     pub(super) problem: Option<String>,
 }
 
 impl Task {
-    /// The task of this name, without arguments. It gets an id when it is sent.
+    /// Returns a task of this name, without arguments. It gets an id when it is sent.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -48,7 +48,7 @@ impl Task {
         }
     }
 
-    /// One more positional argument.
+    /// Adds a positional argument.
     #[must_use]
     pub fn arg(mut self, value: impl Serialize) -> Self {
         let place = self.args.len() + 1;
@@ -58,7 +58,7 @@ impl Task {
         self
     }
 
-    /// An argument with a name; of two of one name the last counts.
+    /// Adds a keyword argument, or replaces the one of this name.
     #[must_use]
     pub fn kwarg(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
         let name = name.into();
@@ -69,115 +69,116 @@ impl Task {
         self
     }
 
-    /// Run it with these arguments only, without the result of the task before it (Celery's `si`).
+    /// Runs the task with these arguments only, without the result of the task before it (Celery's `si`).
     #[must_use]
     pub fn immutable(mut self) -> Self {
         self.immutable = true;
         self
     }
 
-    /// Not to be run before so long from now. "Now" is when it is sent, or when its turn comes in a chain.
+    /// Sets the delay before the task runs. It starts when the task is sent, or at the task's turn in a chain.
     #[must_use]
     pub fn countdown(mut self, delay: Duration) -> Self {
         self.options.start = Some(Moment::In(delay));
         self
     }
 
-    /// Not to be run before this moment.
+    /// Sets the earliest time at which the task runs.
     #[must_use]
     pub fn eta(mut self, moment: DateTime<Utc>) -> Self {
         self.options.start = Some(Moment::At(moment));
         self
     }
 
-    /// Let it wait in the outbox and not in a worker's memory: the message is sent only so long before its ETA.
+    /// Keeps the task in the outbox instead of a worker's memory: the message is sent only this long before its ETA.
     ///
-    /// Redis hands a message that a worker has held for an hour to another one; this spares it that. It counts for what
-    /// this application sends; of a chain that is the first task.
+    /// Redis redelivers a message that a worker has held for an hour; this avoids that. It applies to the messages that this
+    /// application sends. Of a chain, that is the first task.
     #[must_use]
     pub fn hold_until_eta(mut self, margin: Duration) -> Self {
         self.options.hold = Some(margin);
         self
     }
 
-    /// Not to be run any more after so long from now.
+    /// Sets how long from now the task may still run.
     #[must_use]
     pub fn expires(mut self, delay: Duration) -> Self {
         self.options.expires = Some(Moment::In(delay));
         self
     }
 
-    /// Not to be run any more after this moment.
+    /// Sets the latest time at which the task may run.
     #[must_use]
     pub fn expires_at(mut self, moment: DateTime<Utc>) -> Self {
         self.options.expires = Some(Moment::At(moment));
         self
     }
 
-    /// On RabbitMQ the highest goes first, and the queue must have priorities; on Redis the lowest does, 0 to 9.
+    /// Sets the priority. On RabbitMQ the highest runs first, and the queue must support priorities. On Redis the lowest runs
+    /// first, from 0 to 9.
     #[must_use]
     pub fn priority(mut self, priority: u8) -> Self {
         self.options.priority = Some(priority);
         self
     }
 
-    /// The queue it goes to. Without it, the relay's routes decide.
+    /// Sets the queue. Without it, the relay's routes decide.
     #[must_use]
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         self.options.queue = Some(name.into());
         self
     }
 
-    /// The exchange that it is published to, with [`Task::routing_key`], in place of a queue.
+    /// Sets the exchange to publish to, with [`Task::routing_key`], instead of a queue.
     #[must_use]
     pub fn exchange(mut self, name: impl Into<String>) -> Self {
         self.options.exchange = Some(name.into());
         self
     }
 
-    /// The key that it is published with, to [`Task::exchange`].
+    /// Sets the routing key to publish with, to [`Task::exchange`].
     #[must_use]
     pub fn routing_key(mut self, key: impl Into<String>) -> Self {
         self.options.routing_key = Some(key.into());
         self
     }
 
-    /// A worker kills it after so long.
+    /// Sets the time after which a worker kills the task.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.options.time_limit = Some(limit);
         self
     }
 
-    /// A worker raises `SoftTimeLimitExceeded` in it after so long.
+    /// Sets the time after which a worker raises `SoftTimeLimitExceeded` in the task.
     #[must_use]
     pub fn soft_time_limit(mut self, limit: Duration) -> Self {
         self.options.soft_time_limit = Some(limit);
         self
     }
 
-    /// The name that logs and monitors show instead of its own.
+    /// Sets the name that logs and monitors show instead of the task's own.
     #[must_use]
     pub fn shadow(mut self, name: impl Into<String>) -> Self {
         self.options.shadow = Some(name.into());
         self
     }
 
-    /// Whether its result is thrown away.
+    /// Sets whether the result is discarded.
     #[must_use]
     pub fn ignore_result(mut self, ignore: bool) -> Self {
         self.options.ignore_result = Some(ignore);
         self
     }
 
-    /// The queue that the `rpc://` result backend answers to.
+    /// Sets the queue that the `rpc://` result backend replies to.
     #[must_use]
     pub fn reply_to(mut self, queue: impl Into<String>) -> Self {
         self.options.reply_to = Some(queue.into());
         self
     }
 
-    /// A header of the message, in Python `self.request.headers[name]`.
+    /// Adds a header of the message, in Python `self.request.headers[name]`.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
         let name = name.into();
@@ -189,7 +190,7 @@ impl Task {
         self
     }
 
-    /// A stamp: a header that Celery also gives to whatever follows this task, in Python `self.request.stamps[name]`.
+    /// Adds a stamp: a header that Celery also gives to the tasks that follow this one, in Python `self.request.stamps[name]`.
     #[must_use]
     pub fn stamp(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
         let name = name.into();
@@ -207,35 +208,35 @@ impl Task {
         }
     }
 
-    /// To be run when it has succeeded, with its result as the first argument.
+    /// Adds a callback that runs after success, with the result as its first argument.
     #[must_use]
     pub fn link(mut self, callback: impl Into<Signature>) -> Self {
         self.options.link.push(callback.into());
         self
     }
 
-    /// To be run when it has failed.
+    /// Adds a callback that runs after a failure.
     #[must_use]
     pub fn link_error(mut self, errback: impl Into<Signature>) -> Self {
         self.options.link_error.push(errback.into());
         self
     }
 
-    /// Its id. Without it, it gets a new one when it is sent.
+    /// Sets the id. Without it, the task gets a new one when it is sent.
     #[must_use]
     pub fn task_id(mut self, id: impl Into<String>) -> Self {
         self.options.task_id = Some(id.into());
         self
     }
 
-    /// The first task of the workflow that it belongs to. Without it, that is itself.
+    /// Sets the first task of the workflow. Without it, that is the task itself.
     #[must_use]
     pub fn root_id(mut self, id: impl Into<String>) -> Self {
         self.options.root_id = Some(id.into());
         self
     }
 
-    /// The task that called it.
+    /// Sets the task that called this one.
     #[must_use]
     pub fn parent_id(mut self, id: impl Into<String>) -> Self {
         self.options.parent_id = Some(id.into());
@@ -250,7 +251,7 @@ impl Task {
         self.problem.get_or_insert(problem);
     }
 
-    /// What no worker could do anything with.
+    /// Returns an error if no worker could run the task.
     pub(super) fn check(&self) -> Result<(), String> {
         let length = self.name.chars().count();
         if let Some(problem) = &self.problem {
@@ -285,7 +286,7 @@ impl Serialize for Kwargs<'_> {
     }
 }
 
-/// A signature: the task as other tasks carry it along.
+/// Serialises the task as a signature, the form in which other tasks carry it.
 impl Serialize for Task {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.check().map_err(|problem| S::Error::custom(format!("the task {:?}: {problem}", self.name)))?;

@@ -1,7 +1,7 @@
 //! Emit through a blocking diesel connection to PostgreSQL that is in a transaction.
 //!
-//! The functions are those of [`emit`](super), without `await`, for `PgConnection`, a pool's connection and whatever
-//! else is a diesel connection. Inside of async code diesel itself belongs into `spawn_blocking`.
+//! The functions are those of [`emit`](super), without `await`, for `PgConnection`, a pool's connection and any other diesel
+//! connection. In async code, run diesel in `spawn_blocking`.
 //!
 //! ```
 //! use diesel::prelude::*;
@@ -57,10 +57,10 @@ pub fn emit_all<C: LoadConnection<Backend = Pg>>(
     at_once(super::emit_all(&mut Blocking(connection), events))
 }
 
-/// A transaction whose every step blocks, so that what awaits them never has to wait.
+/// A transaction whose steps all block, so that its futures are ready at once.
 struct Blocking<'a, C>(&'a mut C);
 
-/// The answer of what never has to wait.
+/// Returns the output of a future that is ready at once.
 fn at_once<T>(emitting: impl Future<Output = T>) -> T {
     emitting.now_or_never().expect("a blocking transaction is never pending")
 }

@@ -1,6 +1,6 @@
-//! Emit on PostgreSQL through diesel, blocking or async: the statements with their values, and how answers are read.
+//! Emit on PostgreSQL through diesel, blocking or async: the statements with their values, and the reading of rows.
 //!
-//! Diesel has no type for a transaction, so the connection is asked whether it is in one.
+//! Diesel has no type for a transaction, so the connection's state is checked.
 
 use chrono::{DateTime, Utc};
 use diesel::QueryableByName;
@@ -14,7 +14,7 @@ use super::postgres::{self, Columns, EXISTING};
 use crate::error::DriverError;
 use crate::event::NewEvent;
 
-/// A statement with its values, whoever runs it.
+/// A statement with its values, for any connection.
 pub(crate) type Query<'a> = BoxedSqlQuery<'a, Pg, SqlQuery>;
 
 pub(crate) fn insert(rows: &[NewEvent]) -> Query<'_> {
@@ -50,7 +50,7 @@ pub(crate) fn find<'a>(event_type: &'a str, key: &'a str) -> Query<'a> {
     diesel::sql_query(EXISTING).into_boxed().bind::<Text, _>(event_type).bind::<Text, _>(key)
 }
 
-/// A row of the answer of [`insert_one`].
+/// A row that [`insert_one`] returns.
 #[derive(QueryableByName)]
 pub(crate) struct Place {
     #[diesel(sql_type = BigInt)]
@@ -59,7 +59,7 @@ pub(crate) struct Place {
     pub(crate) created_at: DateTime<Utc>,
 }
 
-/// A row of the answer of [`insert`] and [`find`].
+/// A row that [`insert`] and [`find`] return.
 #[derive(QueryableByName)]
 pub(crate) struct Row {
     #[diesel(sql_type = Uuid)]
@@ -85,7 +85,7 @@ pub(crate) fn emitted(rows: Vec<Row>, is_new: bool) -> Result<Vec<Emitted>, Driv
         .collect()
 }
 
-/// Whether the connection is in a transaction that diesel knows of; an error when that transaction is broken.
+/// Returns whether the connection is in a transaction that diesel knows of, or an error if that transaction is broken.
 pub(crate) fn is_open(status: &TransactionManagerStatus) -> Result<bool, DriverError> {
     Ok(status.transaction_depth()?.is_some())
 }

@@ -1,6 +1,6 @@
 //! Emit through a diesel-async connection that is in a transaction.
 //!
-//! A pool's connection gives it by dereferencing: `emit(&mut **connection, event)`.
+//! Dereference a pool's connection to get it: `emit(&mut **connection, event)`.
 
 use chrono::{DateTime, Utc};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection, TransactionManager};

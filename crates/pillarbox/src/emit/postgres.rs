@@ -1,4 +1,4 @@
-//! Emit on PostgreSQL, whatever the driver: the statements, and rows as the arrays they take.
+//! Emit on PostgreSQL, for any driver: the statements, and rows as the arrays that they take.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -11,15 +11,16 @@ const EMIT: &str = include_str!("../../sql/postgres/emit.sql");
 const EMIT_OWN: &str = include_str!("../../sql/postgres/emit_own.sql");
 const EMIT_ONE: &str = include_str!("../../sql/postgres/emit_one.sql");
 const EMIT_OWN_ONE: &str = include_str!("../../sql/postgres/emit_own_one.sql");
-/// The event of a type and key.
+/// Selects the event of a type and key.
 pub(crate) const EXISTING: &str = include_str!("../../sql/postgres/emit_existing.sql");
 
-/// The statement for many events: it takes [`Columns`] in their order and answers [`Written`], in no order.
+/// Returns the statement for many events. It takes [`Columns`] in their order and returns [`Written`], in any order.
 pub(crate) fn many(rows: &[NewEvent]) -> &'static str {
     if rows.iter().all(has_its_own_key) { EMIT_OWN } else { EMIT }
 }
 
-/// For one, which many emit: its values are those of a [`NewEvent`], in its order, and it answers `seq` and `created_at`.
+/// Returns the statement for one event, the common case. It takes the values of a [`NewEvent`], in their order, and returns
+/// `seq` and `created_at`.
 pub(crate) fn one(row: &NewEvent) -> &'static str {
     if has_its_own_key(row) { EMIT_OWN_ONE } else { EMIT_ONE }
 }
@@ -56,7 +57,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The answer for many and of [`EXISTING`], in their order, without whether somebody was woken.
+/// A row that [`many`] and [`EXISTING`] return, in their order, without the column for the notification.
 pub(crate) type Written = (Uuid, i64, String, String, String, DateTime<Utc>);
 
 pub(crate) fn emitted(row: Written, is_new: bool) -> Result<Emitted, DriverError> {

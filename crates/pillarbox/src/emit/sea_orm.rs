@@ -1,6 +1,6 @@
 //! Emit through a sea-orm transaction, on PostgreSQL or SQLite.
 //!
-//! Also through a reference to it, which is what sea-orm gives to the closure of `transaction`.
+//! A reference to it works, too: sea-orm passes one to the closure of `transaction`.
 
 use chrono::{DateTime, Utc};
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, QueryResult, Statement, Value};
@@ -62,7 +62,7 @@ impl Transaction for &DatabaseTransaction {
     }
 }
 
-/// The database behind a transaction, of those that have an outbox.
+/// The database of a transaction, of those that have an outbox.
 #[derive(Clone, Copy)]
 enum Database {
     Postgres,
@@ -116,7 +116,7 @@ fn read_sqlite(row: &QueryResult) -> Result<sqlite::Written, DbErr> {
     ))
 }
 
-/// A row as the statement for one takes it.
+/// Returns the values of a row in the order of the statement for one event.
 fn values(row: &NewEvent) -> [Value; 9] {
     [
         row.id.to_string().into(),
@@ -131,7 +131,8 @@ fn values(row: &NewEvent) -> [Value; 9] {
     ]
 }
 
-/// The columns as PostgreSQL writes arrays: sea-orm's own arrays cannot hold a NULL, and the statement casts from text.
+/// Returns the columns as array literals of PostgreSQL. sea-orm's own arrays cannot hold a NULL; the statement casts from
+/// text.
 fn array_literals(columns: &postgres::Columns<'_>) -> [String; 9] {
     fn texts(items: &[&str]) -> String {
         array_literal(items.iter().copied().map(Some))

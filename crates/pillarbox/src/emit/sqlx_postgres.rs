@@ -34,7 +34,7 @@ impl Transaction for sqlx::Transaction<'_, Postgres> {
 
 type PgQuery = Query<'static, Postgres, PgArguments>;
 
-/// The statement that writes these rows; its answers are read by [`emitted_of`].
+/// Returns the statement that writes these rows. [`emitted_of`] reads its rows.
 pub(crate) fn insert(rows: &[NewEvent], kept: bool) -> PgQuery {
     let columns = Columns::new(rows);
     sqlx::query(many(rows))
@@ -50,7 +50,7 @@ pub(crate) fn insert(rows: &[NewEvent], kept: bool) -> PgQuery {
         .bind(columns.deliver_at)
 }
 
-/// The statement that writes this row; its answer is read by [`place_of`].
+/// Returns the statement that writes this row. [`place_of`] reads its row.
 pub(crate) fn insert_one(row: &NewEvent, kept: bool) -> PgQuery {
     sqlx::query(one(row))
         .persistent(kept)
@@ -65,14 +65,14 @@ pub(crate) fn insert_one(row: &NewEvent, kept: bool) -> PgQuery {
         .bind(row.deliver_at)
 }
 
-/// The statement that finds an event by its type and key; its answer is read by [`emitted_of`].
+/// Returns the statement that finds an event by its type and key. [`emitted_of`] reads its row.
 pub(crate) fn find(event_type: &str, key: &str, kept: bool) -> PgQuery {
     sqlx::query(EXISTING).persistent(kept).bind(event_type).bind(key)
 }
 
-/// Whether the application has let this connection keep a statement. One behind a transaction pooler must keep none:
-/// a statement's name belongs to the server connection, which the pooler gives to others. sqlx names statements even when
-/// its cache has no room for them, so that setting alone does not help.
+/// Returns whether the connection may keep a statement. Behind a transaction pooler it must keep none: the name of a statement
+/// belongs to the server connection, which the pooler shares. sqlx names statements even when its cache has no room for them,
+/// so that setting alone does not help.
 fn keeps_statements(tx: &sqlx::Transaction<'_, Postgres>) -> bool {
     tx.cached_statements_size() > 0
 }
@@ -81,7 +81,7 @@ pub(crate) fn emitted_of(row: &PgRow, is_new: bool) -> Result<Emitted, DriverErr
     emitted(read(row)?, is_new)
 }
 
-/// `seq` and `created_at`.
+/// Reads `seq` and `created_at`.
 pub(crate) fn place_of(row: &PgRow) -> Result<(i64, DateTime<Utc>), DriverError> {
     Ok((row.try_get(0)?, row.try_get(1)?))
 }

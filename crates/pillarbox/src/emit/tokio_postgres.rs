@@ -12,7 +12,7 @@ use crate::event::NewEvent;
 impl Transaction for tokio_postgres::Transaction<'_> {
     async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
         let columns = Columns::new(rows);
-        // With the types given nothing is prepared: one round trip, and a pooler in between does not mind.
+        // With the types given, nothing is prepared. That is one round trip, and works through a pooler.
         let written = self
             .query_typed(
                 many(rows),

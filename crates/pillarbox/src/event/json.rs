@@ -1,8 +1,8 @@
-//! What JSON text can say and the databases' JSON cannot hold. The text is JSON already; this reads it once.
+//! Finds parts of JSON text that the databases' JSON cannot store. The input is valid JSON; this reads it once.
 
-/// Deeper than that SQLite takes no JSON.
+/// The deepest nesting that SQLite's JSON allows.
 const DEPTH_LIMIT: usize = 1000;
-/// PostgreSQL's numbers have at most so many digits before the decimal point, and after it.
+/// The most digits of a number in PostgreSQL, before and after the decimal point.
 const DIGITS_LIMITS: (i64, i64) = (131_072, 16_383);
 
 const NUL: &str = "a NUL character (U+0000)";
@@ -10,7 +10,7 @@ const HALF: &str = "half of a surrogate pair";
 const LONG: &str = "a number with more digits than a database's numbers have";
 const DEEP: &str = "more than 1000 levels of arrays and objects";
 
-/// What there is in it that cannot be stored.
+/// Returns the first part of the text that cannot be stored, if there is one.
 pub(super) fn unstorable(text: &str) -> Option<&'static str> {
     let mut rest = text.as_bytes();
     let mut depth = 0_usize;
@@ -39,7 +39,7 @@ pub(super) fn unstorable(text: &str) -> Option<&'static str> {
     None
 }
 
-/// Reads a string after its opening quote; answers what follows the closing one.
+/// Reads a string after its opening quote, and returns the rest after the closing one.
 fn string(mut rest: &[u8]) -> Result<&[u8], &'static str> {
     while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
         rest = &rest[at..];
@@ -60,13 +60,13 @@ fn string(mut rest: &[u8]) -> Result<&[u8], &'static str> {
     Ok(&[])
 }
 
-/// The code unit of a `\uXXXX` escape that stands right here.
+/// Returns the code unit of a `\uXXXX` escape at the start of the text.
 fn escaped_unit(text: &[u8]) -> Option<u16> {
     let digits = text.strip_prefix(b"\\u")?.get(..4)?;
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Reads a number without its sign; answers what follows it, if it has not too many digits.
+/// Reads a number without its sign, and returns the rest. Returns `None` if it has too many digits.
 fn number(text: &[u8]) -> Option<&[u8]> {
     let (before, rest) = digits(text);
     let (after, rest) = rest.strip_prefix(b".").map_or((0, rest), digits);
@@ -86,7 +86,7 @@ fn exponent(text: &[u8]) -> Option<(i64, &[u8])> {
     Some((exponent, rest))
 }
 
-/// How many digits stand here, and what follows them.
+/// Returns the number of digits at the start of the text, and the rest.
 fn digits(text: &[u8]) -> (i64, &[u8]) {
     let count = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     (count.try_into().unwrap_or(i64::MAX), &text[count..])
@@ -150,7 +150,7 @@ mod tests {
             let _ = unstorable(&text);
         }
 
-        /// It finds in JSON what a reader of JSON finds: a NUL, and nothing where there is none.
+        /// The scan finds a NUL wherever a JSON reader finds one, and only there.
         #[test]
         fn a_nul_is_found_wherever_it_is(texts in proptest::collection::vec("\\PC{0,8}", 1..6), at in 0_usize..6) {
             let mut texts = texts;

@@ -1,4 +1,4 @@
-//! The event as it stands in the table: what routes, sinks and handlers see. Pure, as the event that is emitted.
+//! The event as it is read from the table: routes, sinks and handlers see this form. Pure, like the event that is emitted.
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use std::collections::BTreeMap;
@@ -12,20 +12,20 @@ use uuid::Uuid;
 
 use super::Headers;
 
-/// Where an event is in its life.
+/// The status of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// To be delivered, now, later, or when its destination is back.
+    /// To be delivered now, later, or when its destination is back.
     Pending,
     /// Every destination has confirmed it.
     Delivered,
-    /// A dead letter: it waits for people.
+    /// A dead letter. Only a person makes it due again.
     Failed,
 }
 
 impl Status {
-    /// As it stands in the table.
+    /// Returns the status as it is written in the table.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -53,41 +53,41 @@ impl FromStr for Status {
     }
 }
 
-/// The event as a claim reads it from the table: what routes, sinks and handlers see.
+/// The event as a claim reads it from the table. Routes, sinks and handlers see this form.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct StoredEvent {
-    /// The delivery's id for receivers.
+    /// The id that receivers get with every delivery.
     pub id: Uuid,
     /// The database's order of insertion.
     pub seq: i64,
-    /// `Order`
+    /// The type of the aggregate, such as `Order`.
     pub aggregate_type: String,
-    /// `42`
+    /// The id of the aggregate, such as `42`.
     pub aggregate_id: String,
-    /// `order.placed`
+    /// The type of the event, such as `order.placed`.
     pub event_type: String,
-    /// JSON, as the database gives it.
+    /// JSON, as the database returns it.
     pub payload: Box<RawValue>,
     /// Trace context and custom headers.
     pub headers: Headers,
     /// Unique together with the event type.
     pub idempotency_key: String,
-    /// Failed attempts so far.
+    /// The number of failed attempts so far.
     pub attempts: u32,
-    /// `None`: the relay's setting; 0: never give up.
+    /// `None` means the relay's setting, 0 means no limit.
     pub max_attempts: Option<u32>,
-    /// Claims that were lost.
+    /// The number of lost claims.
     pub claims: u32,
-    /// By the database's clock, when it was emitted.
+    /// When it was emitted, by the database's clock.
     pub created_at: DateTime<Utc>,
 }
 
 impl StoredEvent {
-    /// An event that never stood in a table, about `Order` / `42`: for tests of sinks.
+    /// Returns an event about `Order` / `42` that was never in a table, for tests of sinks.
     ///
     /// # Panics
-    /// When the payload is not JSON.
+    /// If the payload is not JSON.
     #[doc(hidden)]
     #[must_use]
     pub fn for_tests(event_type: &str, payload: &str) -> Self {
@@ -107,23 +107,23 @@ impl StoredEvent {
         }
     }
 
-    /// A recorded Celery message as it would be claimed, for tests of sinks.
+    /// Returns a recorded Celery message as it would be claimed, for tests of sinks.
     #[doc(hidden)]
     #[must_use]
     pub fn task_for_tests(event_type: &str, payload: &str) -> Self {
         Self { aggregate_type: crate::celery::AGGREGATE_TYPE.to_owned(), ..Self::for_tests(event_type, payload) }
     }
 
-    /// The payload as a value of your own.
+    /// Deserialises the payload.
     ///
     /// # Errors
-    /// When the JSON does not fit the type.
+    /// If the JSON does not fit the type.
     pub fn payload_as<'a, T: serde::Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.payload.get())
     }
 }
 
-/// Headers as they stand in the table. What another language wrote that is not text stays as its JSON.
+/// Reads headers from the table. A value that is not text, written by another language, stays as its JSON.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn read_headers(text: Option<&str>) -> Headers {
     let object: BTreeMap<String, serde_json::Value> =
@@ -137,7 +137,7 @@ pub(crate) fn read_headers(text: Option<&str>) -> Headers {
         .collect()
 }
 
-/// The moment, moved into the years that everybody who reads RFC 3339 can read: 1 to 9999.
+/// Clamps a time to the years 1 to 9999, which every reader of RFC 3339 can read.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn readable(moment: DateTime<Utc>) -> DateTime<Utc> {
     const YEARS_1_TO_9999: (i64, i64) = (-62_135_596_800, 253_402_300_799);

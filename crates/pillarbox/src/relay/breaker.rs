@@ -1,4 +1,4 @@
-//! The breaker: whether a destination is down. Pure: the time is given.
+//! The breaker: decides whether a destination is down. Pure: callers pass in the time.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,14 @@ use crate::retry::LONGEST_WAIT;
 /// When a destination counts as down, and how often it is probed then.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BreakerSettings {
-    /// So many outages in a row, with nothing getting through between, open it.
+    /// The number of consecutive outages, with no send getting through between, that opens the breaker.
     pub threshold: u32,
-    /// The wait before the first probe; it doubles with each probe that fails.
+    /// The wait before the first probe. It doubles with each probe that fails.
     pub base: Duration,
-    /// What the doubling stops at.
+    /// The longest wait between probes.
     pub cap: Duration,
-    /// After so many probes in vain, and again after twice as many, another event is the probe: it may be the event.
+    /// After this many failed probes, and again each time that number has doubled, another event becomes the probe: the event
+    /// itself may be the cause.
     pub patience: u32,
 }
 
@@ -23,12 +24,12 @@ impl Default for BreakerSettings {
     }
 }
 
-/// What an outage means for the event that met it.
+/// The meaning of an outage for the event that met it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Met {
-    /// Perhaps a hiccup: try again after this long.
+    /// The outage may be short: try again after this long.
     Hiccup(Duration),
-    /// This one opened the breaker.
+    /// This outage opened the breaker.
     Opened,
     /// The breaker was open already.
     Down,
@@ -38,14 +39,14 @@ pub(super) enum Met {
 pub(super) struct Breaker {
     settings: BreakerSettings,
     state: State,
-    /// Probes in vain since the destination last answered.
+    /// The number of failed probes since the destination last answered.
     probes: u32,
     openings: u64,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Ajar: nobody probes, the next event decides.
+    /// If ajar (half-open), no event probes, and the next event decides.
     Closed {
         outages: u32,
         ajar: bool,
@@ -65,8 +66,9 @@ impl Breaker {
         matches!(self.state, State::Open { .. })
     }
 
-    /// The destination answered what was sent then, whatever it said. Answers whether that ended an outage. What was
-    /// under way before says nothing: the destination may since have asked for a pause.
+    /// Notes that the destination answered a send that began at `sent`, with success or with an error. Returns whether that
+    /// ended an outage. A send that began before the breaker opened proves nothing: the destination may have asked for a
+    /// pause since.
     pub(super) fn alive(&mut self, sent: Instant) -> bool {
         if matches!(self.state, State::Open { since, .. } if sent < since) {
             return false;
@@ -77,14 +79,14 @@ impl Breaker {
         was_open
     }
 
-    /// An event met an outage; the destination may have asked for a pause.
+    /// Notes an outage that an event met. The destination may have asked for a pause.
     pub(super) fn outage(&mut self, now: Instant, asked: Option<Duration>) -> Met {
         let State::Closed { outages, ajar } = &mut self.state else { return Met::Down };
         *outages += 1;
         if *ajar {
             self.probes += 1;
         }
-        // One that names its pause means it: no need to ask it three times.
+        // A destination that asks for a pause is not asked three times.
         if *outages < self.settings.threshold && asked.is_none() {
             return Met::Hiccup(self.settings.base);
         }
@@ -93,12 +95,12 @@ impl Breaker {
         Met::Opened
     }
 
-    /// Which opening of the breaker this is: whoever probes for an earlier one need not any more.
+    /// Returns the number of times that the breaker has opened. A probe of an earlier opening is obsolete.
     pub(super) fn openings(&self) -> u64 {
         self.openings
     }
 
-    /// A probe failed.
+    /// Notes a probe that failed.
     pub(super) fn still_down(&mut self, now: Instant, asked: Option<Duration>) {
         if let State::Open { since, .. } = self.state {
             self.probes += 1;
@@ -106,23 +108,23 @@ impl Breaker {
         }
     }
 
-    /// Whether it is time to probe with another event.
+    /// Returns whether it is time to probe with another event.
     pub(super) fn wants_another(&self) -> bool {
         let patience = self.settings.patience.max(1);
         self.is_open() && self.probes.is_multiple_of(patience) && (self.probes / patience).is_power_of_two()
     }
 
-    /// There is nothing to probe with any more: the next event decides.
+    /// Sets the breaker ajar, because no event probes any more: the next event decides.
     pub(super) fn ajar(&mut self) {
         self.state = State::Closed { outages: self.settings.threshold.saturating_sub(1), ajar: true };
     }
 
-    /// Whether the next event decides.
+    /// Returns whether the next event decides.
     pub(super) fn is_ajar(&self) -> bool {
         matches!(self.state, State::Closed { ajar: true, .. })
     }
 
-    /// When to probe next, if it is open.
+    /// Returns when to probe next, if the breaker is open.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         match self.state {
             State::Open { probe_at, .. } => Some(probe_at),
@@ -195,7 +197,7 @@ mod tests {
                 breaker.ajar();
             }
         }
-        // After the change of probe the first outage of the other one counts, too.
+        // After the change of the probe, the first outage of the new one counts, too.
         assert_eq!(another, [8, 15, 30]);
         assert_eq!(breaker.probe_at().unwrap() - now, 10 * SECOND);
     }

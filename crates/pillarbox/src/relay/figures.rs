@@ -1,4 +1,4 @@
-//! What a relay writes down of itself for people: minutes of its destinations, and how it finds them.
+//! The metrics that a relay writes into the table for people: results per destination and minute, and the state of each lane.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,32 +11,32 @@ use crate::delivery::Verdict;
 use crate::event::Status;
 use crate::store::{LaneView, Minute, Told};
 
-/// What cannot be written down for longer is forgotten.
+/// Minutes that could not be written for this long are dropped.
 const KEPT: TimeDelta = TimeDelta::hours(1);
-/// What was told is remembered for so long.
+/// How long written minutes are remembered.
 const REMEMBERED: TimeDelta = TimeDelta::minutes(5);
 
-/// Destinations that a heartbeat writes at least, if so many changed.
+/// One heartbeat writes up to this many changed rows.
 const AT_ONCE: usize = 100;
-/// And a part of more of them in each, so that all are told of within a minute: a thousand destinations of fifty relays would
-/// otherwise be twenty thousand rows a second.
+/// More rows than that are spread over this many heartbeats, so that all are written within a minute. Otherwise a thousand
+/// destinations of fifty relays would be twenty thousand rows a second.
 const BEATS: usize = 12;
 
-/// What was told, and what is to be told.
+/// The metrics that were written, and those to be written.
 #[derive(Default)]
 pub(super) struct Figures {
-    /// The latest. A clock that is set back finds them again.
+    /// The latest minutes. If the clock is set back, the minute is found here again.
     minutes: BTreeMap<(DateTime<Utc>, String), Known<Minute>>,
     lanes: HashMap<String, Known<LaneView>>,
     beats: u64,
 }
 
-/// A row as it is known here.
+/// A row as this relay last knew it.
 struct Known<T> {
     row: T,
-    /// It is to be told.
+    /// Whether it must be written.
     is_news: bool,
-    /// In which beat it was last told, counted from 1.
+    /// The heartbeat that last wrote it, counted from 1.
     told: u64,
 }
 
@@ -57,7 +57,7 @@ impl Figures {
         }
     }
 
-    /// Those that were told longest ago come first.
+    /// Returns the minutes to write. The least recently written come first.
     fn news(&self, everything: bool) -> Vec<Minute> {
         let mut news: Vec<&Known<Minute>> = self.minutes.values().filter(|known| known.is_news).collect();
         news.sort_by_key(|known| known.told);
@@ -65,7 +65,7 @@ impl Figures {
         news.into_iter().map(|known| known.row.clone()).collect()
     }
 
-    /// Those of these that have changed: first where something went wrong or right, then those that were told longest ago.
+    /// Returns the lanes that have changed. Changes of health come first, then the least recently written.
     fn changed(&self, lanes: Vec<LaneView>) -> Vec<LaneView> {
         let known = |lane: &LaneView| self.lanes.get(&lane.destination);
         let mut changed: Vec<LaneView> =
@@ -92,19 +92,19 @@ impl Figures {
     }
 }
 
-/// How many rows of so many are told now.
+/// Returns how many of the changed rows are written now.
 fn share(news: usize, everything: bool) -> usize {
     if everything { news } else { news.div_ceil(BEATS).max(AT_ONCE) }
 }
 
-/// Only numbers differ, which differ all the time.
+/// Returns whether only counters differ; they change all the time.
 fn is_as_well(known: &LaneView, lane: &LaneView) -> bool {
     let well = |lane: &LaneView| (lane.paused, lane.down, lane.congested, lane.last_error_at);
     well(known) == well(lane)
 }
 
 impl Engine {
-    /// Minutes are told as they are, in place of what was told of them before: so it does no harm to tell them twice.
+    /// Writes the metrics. A minute replaces its earlier row, so that writing it twice does no harm.
     pub(super) async fn tell_figures(&self, relay: Uuid, figures: &Mutex<Figures>) {
         let mut figures = figures.lock().await;
         let now = minute_of(Utc::now());
@@ -123,7 +123,7 @@ impl Engine {
         }
     }
 
-    /// Those that made an event a dead letter.
+    /// Counts a dead letter for each destination that caused it.
     pub(super) fn count_given_up(&self, verdict: &Verdict) {
         let failed = verdict.deliveries.iter().filter(|delivery| delivery.status == Status::Failed);
         let mut names: Vec<&str> = failed.map(|delivery| delivery.destination.as_str()).collect();
@@ -201,7 +201,7 @@ mod tests {
         let mut next = first;
         next[7] = lane(7, 3, false);
         assert_eq!(figures.changed(next.clone()), [lane(7, 3, false)]);
-        // Of many that are busy, those are told that were not told for long; and at once, which one is down.
+        // Of many busy lanes, the least recently written come first. A lane that is down is written at once.
         let busy: Vec<LaneView> = (0..1000).map(|number| lane(number, 1, false)).collect();
         figures.told(&[], busy.clone(), Utc::now());
         let mut busier: Vec<LaneView> = (0..1000).map(|number| lane(number, 2, false)).collect();

@@ -1,5 +1,5 @@
-//! An event in flight: it waits for the answers of its destinations, is judged when the last one is there, and goes to
-//! the settler. One whose answers cannot come any more gives itself back.
+//! An event in flight. It collects the answers of its destinations. After the last one, the event is judged and passed to the
+//! settler. An event whose answers can no longer come is given back.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -18,9 +18,9 @@ use crate::trace::SpanContext;
 pub(super) struct Flight {
     event: Arc<StoredEvent>,
     before: Vec<Delivery>,
-    /// `before` stands in the table already.
+    /// Whether `before` is in the table already.
     kept: bool,
-    /// The claim that found it.
+    /// The span of the claim that took the event.
     claim: Option<SpanContext>,
     claimed_at: Instant,
     state: Mutex<State>,
@@ -36,17 +36,17 @@ struct State {
     sends: Vec<SpanContext>,
 }
 
-/// One destination's part of a flight.
+/// The delivery of a flight's event to one destination.
 pub(super) struct Job {
     flight: Arc<Flight>,
-    /// Which of its flight's destinations.
+    /// The index of the destination in the flight's deliveries.
     place: usize,
-    /// The span of its latest attempt.
+    /// The span of the latest attempt.
     span: Option<SpanContext>,
 }
 
 impl Flight {
-    /// The jobs of a claimed event, one for each of its destinations that is due; none means that it is judged already.
+    /// Returns the jobs of a claimed event, one for each destination that is due. If none is due, the event is judged already.
     pub(super) fn start(
         engine: &Engine,
         claimed: Claimed,
@@ -80,7 +80,7 @@ impl Flight {
         due.into_iter().map(|place| Job { flight: Arc::clone(&flight), place, span: None }).collect()
     }
 
-    /// Deliveries that wait for their time have waited since the claim.
+    /// Returns the deliveries as of now: deliveries that wait for their time have waited since the claim.
     fn before_now(&self) -> Vec<Delivery> {
         let mut before = self.before.clone();
         let since = clock::since(self.claimed_at);
@@ -88,7 +88,7 @@ impl Flight {
         before
     }
 
-    /// All answers are there: judge, unless there is nothing to judge, and pass on to the settler.
+    /// Ends the flight: judges the answers, unless the verdict is given, and passes the event to the settler.
     fn land(&self, engine: &Engine, verdict: Option<Verdict>) {
         let (claimed, permit, turn, answers, sends) = {
             let mut state = lock(&self.state);
@@ -119,27 +119,27 @@ impl Job {
         Message::new(Arc::clone(&self.flight.event), self.attempt())
     }
 
-    /// Which attempt at its destination it is.
+    /// Returns the number of this attempt at its destination, from 1.
     pub(super) fn attempt(&self) -> u32 {
         self.flight.before[self.place].attempts.saturating_add(1)
     }
 
-    /// How large its payload is.
+    /// Returns the size of the payload.
     pub(super) fn bytes(&self) -> usize {
         self.flight.event.payload.get().len()
     }
 
-    /// When its event was claimed.
+    /// Returns when the event was claimed.
     pub(super) fn claimed_at(&self) -> Instant {
         self.flight.claimed_at
     }
 
-    /// The span of the claim that found its event.
+    /// Returns the span of the claim that took the event.
     pub(super) fn claim_span(&self) -> Option<SpanContext> {
         self.flight.claim
     }
 
-    /// The span of its latest attempt.
+    /// Returns the span of the latest attempt.
     pub(super) fn span(&self) -> Option<SpanContext> {
         self.span
     }
@@ -148,7 +148,7 @@ impl Job {
         self.span = Some(span);
     }
 
-    /// Its event has other destinations, too, and must not be held for one of them.
+    /// Returns whether the event has other destinations, too. Such an event must not be held for one of them.
     pub(super) fn is_shared(&self) -> bool {
         self.flight.before.len() > 1
     }
@@ -157,7 +157,7 @@ impl Job {
         &self.flight.before[self.place].destination
     }
 
-    /// How much of the lease is left.
+    /// Returns how much of the lease is left.
     pub(super) fn left(&self) -> Duration {
         lock(&self.flight.state).claimed.as_ref().map_or(Duration::ZERO, Claimed::left)
     }
@@ -172,17 +172,18 @@ impl Job {
         }
     }
 
-    /// It will be in flight for long, as a probe: it counts among those, and others need not wait for it.
+    /// Replaces the permit, so that the event counts as a probe. It will be in flight for long, and others need not wait for
+    /// it.
     pub(super) fn reload(&self, permit: Permit) {
         lock(&self.flight.state).permit = Some(permit);
     }
 
-    /// What sending came to.
+    /// Records the answer of the destination, and ends the flight if it is the last one.
     pub(super) fn answer(self, engine: &Engine, answer: Answer) {
         if let Some(span) = self.span {
             lock(&self.flight.state).sends.push(span);
         }
-        // The common case has one outcome.
+        // The common case needs no judging.
         if answer == Answer::Sent && self.flight.before.len() == 1 && !self.flight.kept {
             return self.flight.land(engine, Some(Verdict::of(Change::Deliver, 0)));
         }

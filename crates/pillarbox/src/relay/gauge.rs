@@ -1,5 +1,5 @@
-//! A value that tasks wait for. Unlike tokio's `watch` it wakes its waiters in the order in which they came, so that a
-//! simulated run is the same each time.
+//! A value that tasks wait for. Unlike tokio's `watch`, it wakes tasks in the order in which they began to wait, so that
+//! simulated runs repeat.
 
 use std::sync::Mutex;
 
@@ -39,7 +39,7 @@ impl<T: Copy> Gauge<T> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // Before the look: a change between the look and the wait is not missed.
+            // Enable before the check, so that a change between the check and the wait is not missed.
             changed.as_mut().enable();
             if condition(self.get()) {
                 return;

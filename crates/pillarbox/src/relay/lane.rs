@@ -1,5 +1,5 @@
-//! Send: the lane of one destination, with its own queue, workers, breaker and rate, so that no destination slows
-//! another. It knows no store but through the engine's renew.
+//! Send: the lane of one destination. Each lane has its own queue, workers, breaker and rate limit, so that no destination
+//! slows another. A lane reaches the store only through the engine's renew.
 
 use std::collections::{HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -28,20 +28,20 @@ pub(super) struct Lane {
     pub(super) timeout: Option<Duration>,
     pub(super) concurrency: usize,
     batch_limit: usize,
-    /// How many bytes are sent at once, and wait to be while it is slow: the others need the rest.
+    /// The most bytes that are sent at once, and that may be queued while the destination is slow. Other lanes need the rest.
     share: usize,
-    /// The configuration says that nothing is sent there.
+    /// Whether the configuration pauses the destination.
     configured_pause: bool,
-    /// People have said so since.
+    /// Whether a person paused the destination.
     asked_pause: AtomicBool,
-    /// Held by the worker whose turn it is: events wait for their turn in the queue, not in a worker's hand.
+    /// Locked by the worker whose turn it is. Events wait for their turn in the queue, not in a worker.
     rate: Option<tokio::sync::Mutex<Rate>>,
     pub(super) state: Mutex<State>,
-    /// Sends that the destination has answered: what a timeout is depends on whether others got through.
+    /// The number of sends that the destination answered. A timeout counts as an outage unless other sends got through.
     pub(super) answered: AtomicU64,
-    /// Events that are being sent.
+    /// The number of events that are being sent.
     pub(super) sending: AtomicUsize,
-    /// For people.
+    /// Counts results for people.
     pub(super) tally: Tally,
 }
 
@@ -51,21 +51,21 @@ pub(super) struct State {
     sending_bytes: usize,
     workers: usize,
     pub(super) breaker: Breaker,
-    /// The opening for which somebody probes, or will.
+    /// The opening of the breaker that is being probed, or will be.
     pub(super) probing: Option<u64>,
     pub(super) last_error: Option<SendError>,
-    /// More was queued than others could wait for: what comes is parked until the queue is short.
+    /// The queue was too long for the other lanes to wait. New events are parked until it is short.
     pub(super) congested: bool,
-    /// The lane was congested, and its destination has not been quick since. It will be congested again, and other lanes
-    /// need not wait to find out.
+    /// The lane was congested, and its destination has not been fast since. The lane is expected to be congested again, so that
+    /// other lanes need not wait to find out.
     slow: bool,
-    /// How long the last send took.
+    /// The duration of the last send.
     took: Duration,
-    /// How many parked events are let back at once.
+    /// The number of parked events that are unparked at once.
     pub(super) ramp: usize,
-    /// What `answered` was when the last ones were let back.
+    /// The value of `answered` at the last unpark.
     answered_at_ramp: u64,
-    /// When that was.
+    /// The time of the last unpark.
     pub(super) ramped_at: Option<Instant>,
 }
 
@@ -79,14 +79,14 @@ impl State {
         self.queue.push_back(job);
     }
 
-    /// Takes what is behind the first `keep` out of the queue.
+    /// Removes all jobs after the first `keep` from the queue and returns them.
     pub(super) fn split_off(&mut self, keep: usize) -> VecDeque<Job> {
         let taken = self.queue.split_off(keep);
         self.queued_bytes -= taken.iter().map(Job::bytes).sum::<usize>();
         taken
     }
 
-    /// Takes the first of the queue, at most so many, as far as their bytes may be sent now.
+    /// Takes up to `most` jobs from the front of the queue, as far as their bytes may be sent now.
     fn take(&mut self, most: usize, share: usize) -> Vec<Job> {
         let mut taken = Vec::with_capacity(most.min(self.queue.len()));
         while taken.len() < most
@@ -101,29 +101,29 @@ impl State {
         taken
     }
 
-    /// An open breaker that nobody probes for, as after single passes, is the next event's when it is time for a probe.
+    /// Sets an open breaker ajar if its probe is due and no event probes, as after single passes. The next event is the probe.
     fn watch_over_the_probe(&mut self) {
         let watched = self.probing == Some(self.breaker.openings());
         if !watched && self.breaker.probe_at().is_some_and(|at| at <= clock::now()) {
             self.breaker.ajar();
-            // What was let back before has been answered: that is why it is open.
+            // The events of the last unpark have been answered: that is why the breaker is open.
             self.ramped_at = None;
         }
     }
 
-    /// Some were let back to find out whether the destination is there: they come first. Another relay may have taken
-    /// them, so not for ever.
+    /// Returns whether events were unparked as probes and have not been answered yet. They come first. Another relay may have
+    /// claimed them, so the wait is limited.
     fn awaits_an_answer(&self) -> bool {
         self.breaker.is_ajar() && self.ramped_at.is_some_and(|at| clock::since(at) < ANSWER)
     }
 }
 
-/// How many parked events are let back first.
+/// The number of parked events that are unparked first.
 pub(super) const FIRST_RAMP: usize = 8;
-/// How long it may take until it is known what became of them.
+/// How long to wait for the result of those events.
 const ANSWER: Duration = Duration::from_secs(15);
 
-/// What a lane is held to.
+/// The limits of a lane.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     pub(super) timeout: Option<Duration>,
@@ -172,17 +172,17 @@ impl Lane {
         }
     }
 
-    /// How many events can be under way to it at once.
+    /// Returns the number of events that can be sent to the destination at once.
     pub(super) fn capacity(&self) -> usize {
         self.concurrency.saturating_mul(self.batch_limit)
     }
 
-    /// Takes a job: it is queued, or waits for the destination in the table.
+    /// Accepts a job: queues it, or parks its delivery.
     pub(super) fn accept(self: &Arc<Self>, engine: &Arc<Engine>, job: Job) {
         let refused = {
             let mut state = lock(&self.state);
             state.watch_over_the_probe();
-            // With somebody at work: it is workers who find the queue short again.
+            // Only with a worker running: workers clear `congested` when the queue is short again.
             if state.slow && state.workers > 0 && self.is_full(&state, job.bytes()) {
                 state.congested = true;
             }
@@ -192,7 +192,7 @@ impl Lane {
                 let error = state.last_error.clone().filter(|_| state.breaker.is_open());
                 Some((job, Answer::Parked { error, tried: None }))
             } else if job.event().claims >= LOSSES_BEFORE_ALONE {
-                // It is sent at once, beside the workers, who begin nothing for a moment.
+                // A suspect is sent at once, beside the workers, which start nothing for a moment.
                 let (engine, lane) = (Arc::clone(engine), Arc::clone(self));
                 tokio::spawn(async move { work_on(&engine, &lane, vec![job]).await });
                 None
@@ -210,17 +210,17 @@ impl Lane {
         }
     }
 
-    /// Whether a slow destination has enough waiting.
+    /// Returns whether the lane holds as much as a slow destination may have.
     fn is_full(&self, state: &State, more: usize) -> bool {
         state.queue.len() >= self.capacity() || (state.bytes() > 0 && state.bytes().saturating_add(more) > self.share)
     }
 
-    /// Nothing is sent there, by the configuration or because people said so.
+    /// Returns whether the destination is paused, by the configuration or by a person.
     pub(super) fn is_paused(&self) -> bool {
         self.configured_pause || self.asked_pause.load(Ordering::Relaxed)
     }
 
-    /// Pauses or resumes as people have asked. Events in the queue of a paused destination wait in the table from then on.
+    /// Pauses or resumes the destination, as people asked. A pause parks the events in the queue.
     pub(super) fn heed(&self, engine: &Engine, paused: bool) {
         if self.asked_pause.swap(paused, Ordering::Relaxed) == paused {
             return;
@@ -234,8 +234,8 @@ impl Lane {
         queue.into_iter().for_each(|job| job.answer(engine, Answer::Paused));
     }
 
-    /// Parks what has waited in the queue for longer than this, beyond what is sent next and this lane's share of the bytes:
-    /// others need the room. Returns how many.
+    /// Parks queued events if the first one has waited for longer than `patience`. The lane keeps the events that it sends
+    /// next, within its share of the bytes; other lanes need the rest. Returns the number of parked events.
     pub(super) fn shed(&self, engine: &Engine, patience: Duration) -> usize {
         let shed = {
             let mut state = lock(&self.state);
@@ -246,7 +246,7 @@ impl Lane {
                 bytes <= self.share
             };
             let keep = state.queue.iter().take(self.capacity()).take_while(fits).count();
-            // It is workers who find the queue short again, and a congested lane gets none.
+            // Workers clear `congested` when the queue is short again, and a congested lane gets no new worker.
             if !is_slow || keep == state.queue.len() || state.workers == 0 {
                 return 0;
             }
@@ -260,14 +260,14 @@ impl Lane {
         count
     }
 
-    /// Gives back what waits in the queue: the relay stops.
+    /// Gives the queued events back when the relay stops.
     pub(super) fn release(&self, engine: &Engine) {
         let queue = lock(&self.state).split_off(0);
         queue.into_iter().for_each(|job| job.answer(engine, Answer::Released));
     }
 
-    /// How many parked events may come back now; `None` while the destination is down or paused. More each time, as
-    /// long as it has answered and sent all it had.
+    /// Returns how many parked events may be unparked now, or `None` while the destination is down or paused. The number
+    /// doubles each time, as long as the destination answers and the queue is empty.
     pub(super) fn ramp(&self, most: usize) -> Option<usize> {
         let answered = self.answered.load(Ordering::Relaxed);
         let mut state = lock(&self.state);
@@ -280,7 +280,7 @@ impl Lane {
             return Some(0);
         }
         if state.slow {
-            // What it can send next: the rest would be parked again at once.
+            // Only as many as the lane can send next: the rest would be parked again at once.
             state.answered_at_ramp = answered;
             state.ramped_at = Some(clock::now());
             return Some(self.room(state));
@@ -293,7 +293,7 @@ impl Lane {
         Some(state.ramp)
     }
 
-    /// How many more events a slow destination can have: as many as it sends next, in its share of the bytes.
+    /// Returns how many more events a slow destination can take: as many as it sends next, within its share of the bytes.
     fn room(&self, state: &State) -> usize {
         let events = state.queue.len() + self.sending.load(Ordering::Relaxed);
         let each = state.bytes().checked_div(events).unwrap_or_default().max(1);
@@ -301,7 +301,7 @@ impl Lane {
         self.capacity().saturating_sub(state.queue.len()).min(by_bytes)
     }
 
-    /// The next batch, or `None` when the worker can go home.
+    /// Returns the next batch, or `None` when the worker should end.
     fn next(&self) -> Option<Vec<Job>> {
         let mut state = lock(&self.state);
         if state.queue.len() <= self.capacity() / 2 && state.bytes() <= self.share / 2 {
@@ -310,7 +310,7 @@ impl Lane {
         let batch = state.take(self.batch_limit, self.share);
         if batch.is_empty() {
             if state.queue.is_empty() {
-                // A queue that is empty between two slow answers says nothing.
+                // An empty queue between two slow answers proves nothing.
                 state.slow &= state.took >= PATIENCE;
                 state.congested = false;
             }
@@ -320,12 +320,12 @@ impl Lane {
         Some(batch)
     }
 
-    /// A batch is sent: its bytes are free, and there may be work for more than one.
+    /// Frees the bytes of a sent batch and starts workers for the rest of the queue.
     fn sent(self: &Arc<Self>, engine: &Arc<Engine>, bytes: usize, took: Duration) {
         let mut state = lock(&self.state);
         state.sending_bytes -= bytes;
         state.took = took;
-        // The caller takes the next batch itself.
+        // The calling worker takes the next batch itself.
         let idle = self.concurrency.saturating_sub(state.workers);
         let helpers = idle.min(state.queue.len().div_ceil(self.batch_limit).saturating_sub(1));
         state.workers += helpers;
@@ -335,7 +335,7 @@ impl Lane {
         }
     }
 
-    /// The next batch, when the rate allows it.
+    /// Waits until the rate limit allows a send, and returns the next batch.
     async fn turn(&self, engine: &Engine) -> Option<Vec<Job>> {
         engine.hush.wait_for(|hush| !hush).await;
         let Some(rate) = &self.rate else { return self.next() };
@@ -347,12 +347,12 @@ impl Lane {
         Some(batch)
     }
 
-    /// The leases of what waits in the queue that would run out before long.
+    /// Returns the leases of queued jobs that have less than `left` to run.
     pub(super) fn waning(&self, left: Duration) -> Vec<Ticket> {
         lock(&self.state).queue.iter().filter(|job| job.left() < left).filter_map(Job::ticket).collect()
     }
 
-    /// Leases of what waits in the queue were renewed until then.
+    /// Notes that the leases of these queued jobs were renewed.
     pub(super) fn renewed(&self, tickets: &HashSet<Ticket>, until: Instant) {
         let state = lock(&self.state);
         let renewed = state.queue.iter().filter(|job| job.ticket().is_some_and(|ticket| tickets.contains(&ticket)));
@@ -363,7 +363,7 @@ impl Lane {
         lock(&self.state).breaker.is_open()
     }
 
-    /// The destination answered, whatever it said.
+    /// Notes that the destination answered, with success or with an error.
     pub(super) fn alive(&self, engine: &Engine, took: Duration) {
         self.answered.fetch_add(1, Ordering::Relaxed);
         let now = clock::now();
@@ -374,11 +374,11 @@ impl Lane {
     }
 }
 
-/// A worker sends batch after batch until the queue is empty.
+/// Runs a worker: it sends batch after batch until the queue is empty.
 async fn work(engine: Arc<Engine>, lane: Arc<Lane>) {
     while let Some(batch) = lane.turn(&engine).await {
         let (bytes, began) = (batch.iter().map(Job::bytes).sum(), clock::now());
-        // A panic of a store or a tracer gives the batch back; the worker goes on.
+        // A panic of a store or a tracer gives the batch back, and the worker continues.
         if let Err(panic) = AssertUnwindSafe(work_on(&engine, &lane, batch)).catch_unwind().await {
             tracing::error!(destination = lane.name, panic = panic_message(&*panic), "send panicked");
         }

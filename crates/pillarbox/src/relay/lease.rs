@@ -1,4 +1,4 @@
-//! Leases: a send starts only if what is left of its lease is more than it may take, and long sends renew theirs.
+//! Leases: a send starts only if its lease lasts longer than the send may take. Long sends renew their leases.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::sink::SendError;
 use crate::store::Ticket;
 
 impl Engine {
-    /// Those of the jobs that may be sent now: their leases last for the timeout, renewed where necessary. One whose
-    /// lease is too short is given back; if it was lost, somebody else has the event, and the settle changes nothing.
+    /// Returns the jobs that may be sent now. Their leases last for the timeout, and are renewed where necessary. A job whose
+    /// lease is too short is given back. If the lease was lost, another relay has the event, and the settle changes nothing.
     pub(super) async fn hold(&self, batch: Vec<Job>, timeout: Option<Duration>) -> Vec<Job> {
         let needed = timeout.unwrap_or(self.settings.lease / 2);
         if batch.iter().all(|job| job.left() > needed) {
@@ -20,12 +20,12 @@ impl Engine {
         }
         self.renew(&batch).await;
         let (held, short): (Vec<Job>, Vec<Job>) = batch.into_iter().partition(|job| job.left() > needed);
-        // An answer, so that what other destinations of the event said is settled with it.
+        // An answer, so that the answers of the event's other destinations are settled with it.
         short.into_iter().for_each(|job| job.answer(self, Answer::Released));
         held
     }
 
-    /// Renews the leases of a batch. What cannot be renewed is left to run out.
+    /// Renews the leases of a batch. A lease that cannot be renewed runs out.
     pub(super) async fn renew(&self, batch: &[Job]) {
         let tickets: Vec<Ticket> = batch.iter().filter_map(Job::ticket).collect();
         let until = clock::now() + self.settings.lease;
@@ -38,7 +38,7 @@ impl Engine {
         }
     }
 
-    /// What waits in queues for a slow destination stays ours: a lease that ran out there would count as a loss.
+    /// Renews the leases of queued events until the relay stops. A lease that ran out in a queue would count as a loss.
     pub(super) async fn keep_leases(&self) {
         let lease = self.settings.lease;
         while !self.rest_unless(Phase::Stopping, lease / 8).await {
@@ -59,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// The same for those that wait behind others of their aggregates.
+    /// Renews the leases of events that wait behind others of their aggregates.
     async fn keep_leases_of(&self, sequence: &Sequence) {
         let lease = self.settings.lease;
         let waning = sequence.waning(lease / 2);
@@ -73,14 +73,15 @@ impl Engine {
         }
     }
 
-    /// How long until the first lease of a batch is half over; never so soon that renewing would be all that is done.
+    /// Returns the time until the first lease of a batch is half over. It has a minimum, so that renewals do not follow
+    /// without a pause.
     pub(super) fn until_renewal(&self, batch: &[Job]) -> Duration {
         let half = self.settings.lease / 2;
         let left = batch.iter().map(Job::left).min().unwrap_or(half);
         left.saturating_sub(half).max(half / 8)
     }
 
-    /// Renews the leases of a batch again and again; it never ends by itself.
+    /// Renews the leases of a batch when necessary. Never returns.
     pub(super) async fn keep_renewing(&self, batch: &[Job]) {
         loop {
             tokio::time::sleep(self.until_renewal(batch)).await;
@@ -88,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// Rests with a job in hand, renewing its lease. Answers whether the relay stops.
+    /// Rests while holding a job, and renews its lease. Returns whether the relay stops.
     pub(super) async fn rest_renewing(&self, job: &Job, pause: Duration) -> bool {
         let end = clock::now() + pause;
         loop {
@@ -104,7 +105,7 @@ impl Engine {
         }
     }
 
-    /// An open delivery to a destination that is no more: it waits for it by name.
+    /// Parks a delivery whose destination was removed from the configuration. It stays parked under that name.
     pub(super) fn park_unknown(&self, job: Job) {
         let error = SendError::unavailable(format!("there is no destination {:?} any more", job.destination()));
         job.answer(self, Answer::Parked { error: Some(error), tried: None });

@@ -1,4 +1,4 @@
-//! What is in flight: claimed and not yet settled, in events and bytes. The relay claims ahead only as far as it allows.
+//! The load: events that are claimed and not yet settled, and their bytes. It limits how far the relay claims ahead.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use crate::delivery::Change;
 use crate::observe::Observers;
 use crate::trace::SpanContext;
 
-/// Events and bytes of payload.
+/// A number of events, and the bytes of their payloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Weight {
     pub(super) events: usize,
@@ -25,7 +25,7 @@ impl Weight {
     }
 }
 
-/// The sum of all permits that live.
+/// The sum of all live permits.
 #[derive(Debug, Clone)]
 pub(super) struct Load(Arc<Gauge<Weight>>);
 
@@ -46,7 +46,7 @@ impl Load {
         Permit { load: self.clone(), bytes, batch: None, counted: true }
     }
 
-    /// The same for the events of one claim, counted at once: each change is told to who waits.
+    /// Admits the events of one claim with a single change, because each change wakes the waiting tasks.
     pub(super) fn admit_all(&self, bytes: impl Iterator<Item = usize>, batch: &Arc<Batch>) -> Vec<Permit> {
         let permit = |bytes| Permit { load: self.clone(), bytes, batch: Some(Arc::clone(batch)), counted: true };
         let permits: Vec<Permit> = bytes.map(permit).collect();
@@ -57,7 +57,7 @@ impl Load {
         permits
     }
 
-    /// Gives permits back at once; those of another load go their own way.
+    /// Releases permits with a single change. Permits of another load release themselves.
     pub(super) fn release(&self, permits: impl Iterator<Item = Permit>) {
         let mut less = Weight::default();
         for mut permit in permits.filter(|permit| Arc::ptr_eq(&permit.load.0, &self.0)) {
@@ -68,33 +68,33 @@ impl Load {
         self.0.change(|load| load.take(less));
     }
 
-    /// Until there is no more than this in flight.
+    /// Waits until no more than this is in flight.
     pub(super) async fn at_most(&self, most: Weight) {
         self.0.wait_for(|load| load.events <= most.events && load.bytes <= most.bytes).await;
     }
 }
 
-/// One event's part of the load, given back when it is dropped.
+/// One event's part of the load. Dropping it releases that part.
 pub(super) struct Permit {
     load: Load,
     bytes: usize,
     batch: Option<Arc<Batch>>,
-    /// Whether the load knows of it.
+    /// Whether the load counts this permit.
     counted: bool,
 }
 
 impl Permit {
-    /// The span of the claim that it was given for.
+    /// Returns the span of the claim that the event came with.
     pub(super) fn claim_span(&self) -> Option<SpanContext> {
         self.batch.as_ref()?.span
     }
 
-    /// When its event was claimed.
+    /// Returns when the event was claimed.
     pub(super) fn claimed_at(&self) -> Instant {
         self.batch.as_ref().map_or_else(clock::now, |batch| batch.began)
     }
 
-    /// What became of its event stands in the table.
+    /// Counts the verdict of the event, now that it is in the table.
     pub(super) fn settled(&self, change: &Change) {
         if let Some(batch) = &self.batch {
             batch.outcome.count(change);
@@ -104,7 +104,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        // Before the load is less: who waits for that finds the batch finished.
+        // Before the load decreases, so that tasks that wait for it find the batch finished.
         self.batch = None;
         if self.counted {
             self.load.0.change(|load| load.take(Weight { events: 1, bytes: self.bytes }));
@@ -112,18 +112,18 @@ impl Drop for Permit {
     }
 }
 
-/// The events of one claim. When the last of their permits is given back, the log and the observers hear of it.
+/// The events of one claim. When the last of their permits is dropped, the batch is logged and the observers are called.
 pub(super) struct Batch {
     observers: Observers,
     events: usize,
     began: Instant,
     span: Option<SpanContext>,
-    /// What the line in the log is called.
+    /// The name of the log line.
     name: Named,
     outcome: Outcome,
 }
 
-/// What became of a claim's events.
+/// The numbers of a claim's events by verdict.
 #[derive(Default)]
 struct Outcome {
     delivered: AtomicUsize,
@@ -172,7 +172,7 @@ impl Drop for Batch {
     }
 }
 
-/// What a panic elsewhere left in a lock is still true here: no lock is held across anything that can fail half-way.
+/// Locks a mutex and ignores poisoning. The value is valid after a panic: no lock is held across code that can fail half-way.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! The relay's lines in the log: which event, of which type, to which destination, at which attempt, in which trace. Each
-//! kind of line that others look for has a name, in the field `event`.
+//! The relay's log lines: event, type, destination, attempt, trace. A kind of line that operators search for has a name, in
+//! the field `event`.
 
 use std::fmt::{self, Display};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::lane::Lane;
 use crate::sink::SendError;
 use crate::trace::SpanContext;
 
-/// `pillarbox_batch_processed`
+/// The name of a kind of log line, such as `pillarbox_batch_processed`.
 pub(super) struct Named {
     prefix: &'static str,
     name: &'static str,
@@ -28,7 +28,7 @@ impl Display for Named {
     }
 }
 
-/// As people look for it.
+/// Returns the trace id in the form that people search for.
 pub(super) fn trace_id(span: Option<SpanContext>) -> Option<String> {
     span.map(|span| format!("{:032x}", span.trace_id))
 }
@@ -67,7 +67,7 @@ impl Lane {
         );
     }
 
-    /// By a probe.
+    /// Logs a probe that failed.
     pub(super) fn log_still_down(&self, engine: &Engine, job: &Job, error: &SendError) {
         let event = job.event();
         tracing::info!(

@@ -1,4 +1,4 @@
-//! What can be seen of a relay while it runs: for metrics and for people.
+//! The state of a running relay, for metrics and for people.
 
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
@@ -10,26 +10,26 @@ use super::load::lock;
 use super::{Engine, Relay};
 use crate::store::LaneView;
 
-/// Looks at a relay from outside, without keeping it alive.
+/// Reads the state of a relay without keeping it alive.
 #[derive(Clone)]
 pub struct Monitor {
     engine: Weak<Engine>,
 }
 
-/// A relay at this moment.
+/// The current state of a relay.
 #[derive(Debug, Clone, Serialize, Default)]
 #[non_exhaustive]
 pub struct RelayStatus {
-    /// Claimed and not settled.
+    /// The number of events that are claimed and not settled.
     pub in_flight: usize,
-    /// Their payloads.
+    /// The bytes of their payloads.
     pub bytes_in_flight: usize,
-    /// By name.
+    /// The lanes of the destinations, ordered by name.
     pub destinations: Vec<LaneView>,
 }
 
 impl Relay {
-    /// To look at this relay while it runs.
+    /// Returns a monitor of this relay.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         Monitor { engine: std::sync::Arc::downgrade(&self.engine) }
@@ -37,7 +37,7 @@ impl Relay {
 }
 
 impl Monitor {
-    /// `None` when the relay is gone.
+    /// Returns the current state, or `None` when the relay is gone.
     #[must_use]
     pub fn status(&self) -> Option<RelayStatus> {
         let engine = self.engine.upgrade()?;

@@ -1,8 +1,8 @@
-//! Order: the events of one aggregate that this relay has are sent one after another. The first goes, the others wait
-//! behind it; when it is delivered the next one goes, and when it is not, they are given back.
+//! Order: this relay sends its events of one aggregate one after another. The first event is sent, and the others wait
+//! behind it. When it is delivered, the next one is sent. When it is not, the waiting events are given back.
 //!
-//! [`Lines`] is the pure core: it knows no engine and no clock. That no other relay sends an event of the aggregate
-//! meanwhile is the store's promise: see `claim_ordered.sql` and `walls.sql`.
+//! [`Lines`] is the pure core: it knows no engine and no clock. The store guarantees that no other relay sends an event of
+//! the aggregate meanwhile: see `claim_ordered.sql` and `walls.sql`.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -16,20 +16,20 @@ use crate::delivery::{Change, Verdict};
 use crate::event::StoredEvent;
 use crate::store::{Claimed, OnFailed, Order, Ticket};
 
-/// The lines of a relay that keeps the order of aggregates.
+/// The lines of waiting events, in a relay that keeps the order of aggregates.
 pub(super) struct Sequence {
     on_failed: OnFailed,
     engine: Weak<Engine>,
     lines: Mutex<Lines<Aggregate, Waiting>>,
 }
 
-/// An event that waits behind another one of its aggregate.
+/// An event that waits behind another event of its aggregate.
 struct Waiting {
     claimed: Claimed,
     permit: Permit,
 }
 
-/// The aggregate of an event, told by one of its events.
+/// The aggregate of an event, represented by one of its events.
 #[derive(Debug, Clone)]
 struct Aggregate(Arc<StoredEvent>);
 
@@ -48,7 +48,7 @@ impl Hash for Aggregate {
     }
 }
 
-/// An event's turn in the line of its aggregate: whoever has it says how it ended. One that is dropped has ended badly.
+/// An event's turn in the line of its aggregate. The holder reports how the turn ended. A dropped turn is a broken one.
 pub(super) struct Turn {
     engine: Weak<Engine>,
     aggregate: Option<Aggregate>,
@@ -71,7 +71,7 @@ impl Drop for Turn {
 }
 
 impl Sequence {
-    /// `None` for a relay that keeps no order.
+    /// Returns `None` for a relay that keeps no order.
     pub(super) fn of(order: Order, engine: &Weak<Engine>) -> Option<Self> {
         match order {
             Order::None => None,
@@ -85,7 +85,7 @@ impl Sequence {
         Turn { engine: Weak::clone(&self.engine), aggregate: Some(aggregate.clone()) }
     }
 
-    /// Whether those behind an event may follow it.
+    /// Returns whether the events behind this one may follow.
     fn outcome(&self, change: Option<&Change>) -> Outcome {
         match change {
             Some(Change::Deliver) => Outcome::Next,
@@ -94,7 +94,7 @@ impl Sequence {
         }
     }
 
-    /// The leases of those that wait that would run out before long.
+    /// Returns the leases of waiting events that have less than `left` to run.
     pub(super) fn waning(&self, left: Duration) -> Vec<Ticket> {
         let lines = lock(&self.lines);
         lines
@@ -104,7 +104,7 @@ impl Sequence {
             .collect()
     }
 
-    /// Leases of those that wait were renewed until then.
+    /// Notes that the leases of these waiting events were renewed.
     pub(super) fn renewed(&self, tickets: &HashSet<Ticket>, until: Instant) {
         let mut lines = lock(&self.lines);
         let renewed = lines.waiting_mut().filter(|waiting| tickets.contains(&waiting.claimed.ticket()));
@@ -113,8 +113,8 @@ impl Sequence {
 }
 
 impl Engine {
-    /// Sends each event of a claim when it is its turn. All stand in their lines before the first one starts: it may end at
-    /// once and badly, and then those behind it must not take its place.
+    /// Sends each event of a claim at its turn. All events enter their lines before the first one starts: it may fail at once,
+    /// and then the events behind it must not take its place.
     pub(super) fn enter(self: &Arc<Self>, sequence: &Sequence, claim: impl Iterator<Item = (Claimed, Permit)>) {
         let mut firsts = Vec::new();
         {
@@ -138,7 +138,7 @@ impl Engine {
         self.follow(sequence, aggregate, step);
     }
 
-    /// A loop and no recursion: an event whose turn ends while it is being started does not start the next one itself.
+    /// Runs steps in a loop, without recursion: an event whose turn ends while it is being started does not start the next one.
     fn follow(self: &Arc<Self>, sequence: &Sequence, aggregate: &Aggregate, mut step: Step<Waiting>) {
         loop {
             step = match step {
@@ -159,18 +159,18 @@ impl Engine {
         }
     }
 
-    /// Gives back all that wait behind others: the relay stops, or others need the room. Answers how many.
+    /// Gives back all waiting events, because the relay stops or needs the room. Returns their number.
     pub(super) fn give_back_followers(&self) -> usize {
         let Some(sequence) = &self.sequence else { return 0 };
         let mut waiting = lock(&sequence.lines).take_all();
-        // A map has no order of its own.
+        // The order of a map is arbitrary.
         waiting.sort_by_key(|waiting| waiting.claimed.event().seq);
         let count = waiting.len();
         self.give_back_waiting(waiting);
         count
     }
 
-    /// Gives back those that wait behind this event, because it will be under way for long.
+    /// Gives back the events that wait behind this one, because it will be in flight for long.
     pub(super) fn give_back_followers_of(&self, event: &Arc<StoredEvent>) {
         if let Some(sequence) = &self.sequence {
             let waiting = lock(&sequence.lines).take(&Aggregate(Arc::clone(event)));
@@ -179,32 +179,32 @@ impl Engine {
     }
 }
 
-/// How a turn ended.
+/// The outcome of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// The next may follow.
+    /// The next event may follow.
     Next,
-    /// Those behind it must not be sent now.
+    /// The events behind it must not be sent now.
     Broken,
 }
 
-/// What is to be done next in a line.
+/// The next step of a line.
 #[derive(Debug, PartialEq, Eq)]
 enum Step<T> {
-    /// It is this one's turn. [`Lines::started`] must be told when it is under way.
+    /// It is this item's turn. The caller calls [`Lines::started`] when it is in flight.
     Start(T),
     GiveBack(VecDeque<T>),
     Nothing,
 }
 
-/// A line for each aggregate that has an event under way.
+/// The lines of all aggregates that have an event in flight.
 #[derive(Debug)]
 struct Lines<K, T>(HashMap<K, Line<T>>);
 
 #[derive(Debug)]
 struct Line<T> {
     waiting: VecDeque<T>,
-    /// The one whose turn it is is being started: whoever does that goes on if its turn ends before it is done.
+    /// The item whose turn it is is being started. If its turn ends meanwhile, `started` returns the next step.
     starting: bool,
     ended: Option<Outcome>,
 }
@@ -216,7 +216,7 @@ impl<K, T> Default for Lines<K, T> {
 }
 
 impl<K: Hash + Eq, T> Lines<K, T> {
-    /// The item, if it is its turn at once.
+    /// Adds an item to its line. Returns it if it is its turn at once.
     fn enter(&mut self, key: K, item: T) -> Option<T> {
         if let Some(line) = self.0.get_mut(&key) {
             line.waiting.push_back(item);
@@ -253,12 +253,12 @@ impl<K: Hash + Eq, T> Lines<K, T> {
         }
     }
 
-    /// All that wait in this line.
+    /// Takes all waiting items of this line.
     fn take(&mut self, key: &K) -> VecDeque<T> {
         self.0.get_mut(key).map(|line| std::mem::take(&mut line.waiting)).unwrap_or_default()
     }
 
-    /// All that wait in any line.
+    /// Takes all waiting items of all lines.
     fn take_all(&mut self) -> Vec<T> {
         self.0.values_mut().flat_map(|line| std::mem::take(&mut line.waiting)).collect()
     }
@@ -276,7 +276,7 @@ impl<K: Hash + Eq, T> Lines<K, T> {
 mod tests {
     use super::*;
 
-    /// A line of one aggregate in which the first is under way and so many wait.
+    /// Returns a line of one aggregate, in which the first item is in flight and `waiting` more wait.
     fn line(waiting: u32) -> Lines<&'static str, u32> {
         let mut lines = Lines::default();
         assert_eq!(lines.enter("a", 0), Some(0));

@@ -1,5 +1,5 @@
-//! The probe: while a destination is down, one event finds out when it is back. If it is the event that makes the
-//! destination look down, others find that out.
+//! The probe: while a destination is down, one event is sent again and again to find out when it is back. If that event itself
+//! makes the destination look down, other events find that out.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::clock;
 use crate::delivery::Answer;
 use crate::sink::{SendError, SendErrorKind};
 
-/// How long an event that has probed in vain waits for others to try.
+/// How long a probe that has failed waits for the results of other events.
 const SECOND_OPINION: Duration = Duration::from_secs(10);
-/// How many others try then.
+/// The number of other events that are tried then.
 const OTHERS: usize = 8;
 
-/// Somebody probes. When it is dropped and the breaker is still open, the next event is the probe: an open breaker is never
-/// left without one.
+/// Marks an opening of the breaker as being probed. If the breaker is still open when this is dropped, the next event is the
+/// probe: an open breaker always has one.
 pub(super) struct Probing {
     engine: Arc<Engine>,
     lane: Arc<Lane>,
@@ -38,7 +38,8 @@ impl Probing {
         Self { engine: Arc::clone(engine), lane: Arc::clone(lane), opening }
     }
 
-    /// Whether the outage that it probes for goes on. Others may have got through, and the destination may be down again.
+    /// Returns whether the outage that it probes still lasts. Other events may have got through, and a new outage may have
+    /// begun.
     fn is_open(&self) -> bool {
         let state = lock(&self.lane.state);
         state.breaker.is_open() && state.breaker.openings() == self.opening
@@ -59,13 +60,13 @@ impl Drop for Probing {
     }
 }
 
-/// While a destination is down, one event is tried again and again; the others wait untouched in the table.
+/// Probes a destination that is down: sends one event again and again, while the others stay parked in the table.
 pub(super) async fn probe(probing: Probing, mut job: Job) {
     let (engine, lane, opening) = (Arc::clone(&probing.engine), Arc::clone(&probing.lane), probing.opening);
     loop {
         let (probe_at, last_error) = {
             let state = lock(&lane.state);
-            // Others may have got through meanwhile, and the destination may be down again since: not our affair.
+            // Other events may have got through, and a new outage may have begun since. That one has its own probe.
             let ours = state.breaker.openings() == opening;
             (state.breaker.probe_at().filter(|_| ours), state.last_error.clone())
         };
@@ -75,18 +76,18 @@ pub(super) async fn probe(probing: Probing, mut job: Job) {
             return job.answer(&engine, parked);
         }
         let Some(held) = engine.hold(vec![job], lane.timeout).await.pop() else {
-            // Its lease was lost, so somebody else has it.
+            // The lease was lost or could not be renewed: `hold` has given the event back.
             return;
         };
         job = held;
         if lane.is_paused() {
-            // When it is resumed, the first that comes finds out.
+            // After the resume, the next event is the probe.
             return job.answer(&engine, Answer::Paused);
         }
         let started = clock::now();
         let answer = lane.try_out(&engine, &mut job).await;
         match answer {
-            // A timeout is an outage here, whatever was sent before it and answered since: nothing else is sent now.
+            // A timeout of a probe is always an outage, even if an earlier send was answered since: nothing else is sent now.
             Some(Err(error)) if matches!(error.kind, SendErrorKind::Unavailable | SendErrorKind::Timeout) => {
                 let error = SendError { kind: SendErrorKind::Unavailable, ..error };
                 lane.tally.failed(&error);
@@ -102,8 +103,8 @@ pub(super) async fn probe(probing: Probing, mut job: Job) {
     }
 }
 
-/// An event with other destinations is not held for the one that is down: when it is time, the one that has waited
-/// longest is let back, and is the probe.
+/// Waits until a probe is due, and then lets the longest parked event probe. An event with other destinations is not held for
+/// the one that is down.
 pub(super) async fn probe_with_the_next(probing: Probing) {
     let probe_at = lock(&probing.lane.state).breaker.probe_at();
     let pause = probe_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(clock::now()));
@@ -111,7 +112,7 @@ pub(super) async fn probe_with_the_next(probing: Probing) {
 }
 
 impl Lane {
-    /// Sends a probe. One without a timeout may never be answered: after a while others probe, too.
+    /// Sends a probe. Without a timeout it may never be answered, so after a while another event probes, too.
     async fn try_out(&self, engine: &Engine, job: &mut Job) -> Option<Result<(), SendError>> {
         let patience =
             self.timeout.map_or(engine.settings.breaker.cap.max(engine.settings.lease / 4), |timeout| timeout * 2);
@@ -126,7 +127,7 @@ impl Lane {
         answers.and_then(|mut answers| answers.pop())
     }
 
-    /// A probe failed. Answers whether it is time to probe with another event.
+    /// Notes a probe that failed. Returns whether it is time to probe with another event.
     fn still_down(&self, error: &SendError) -> bool {
         let mut state = lock(&self.state);
         state.breaker.still_down(clock::now(), error.after);
@@ -134,15 +135,16 @@ impl Lane {
         state.breaker.wants_another()
     }
 
-    /// Perhaps it is the event that makes the destination look down. If others get through, it was: that used an attempt.
+    /// Lets other events probe, in case this event makes the destination look down. If they get through, the event has
+    /// failed, and that uses an attempt.
     async fn second_opinion(&self, engine: &Engine, opening: u64, error: SendError, took: Duration) -> Answer {
         let answered = self.answered.load(Ordering::Relaxed);
-        // Half of the lease at least is left after a send.
+        // At least half of the lease is left after a send.
         let end = clock::now() + SECOND_OPINION.min(engine.settings.lease / 4);
         self.let_others_probe(engine, OTHERS);
         while clock::now() < end && !engine.rest_unless(Phase::Stopping, SECOND_OPINION / 500).await {
             if self.answered.load(Ordering::Relaxed) > answered {
-                // It was the event that failed, not the destination.
+                // The event failed, not the destination.
                 return Answer::Failed { error: SendError { kind: SendErrorKind::Retry, ..error }, took };
             }
             if lock(&self.state).breaker.openings() > opening {
@@ -152,7 +154,7 @@ impl Lane {
         Answer::Parked { error: Some(error), tried: Some(took) }
     }
 
-    /// The next event that comes is the probe; so many are let back for that.
+    /// Sets the breaker ajar: the next event is the probe. Up to `count` events are unparked for that.
     fn let_others_probe(&self, engine: &Engine, count: usize) {
         {
             let mut state = lock(&self.state);

@@ -1,8 +1,8 @@
-//! The rate limit of a destination. Pure: the time is given.
+//! The rate limit of a destination. Pure: callers pass in the time.
 
 use std::time::{Duration, Instant};
 
-/// Lets so many through per second, evenly, with a tenth of a second's worth at once.
+/// Allows a number of events per second, evenly spaced, with a burst of a tenth of a second's worth.
 #[derive(Debug)]
 pub(super) struct Rate {
     per_event: Duration,
@@ -10,7 +10,7 @@ pub(super) struct Rate {
 }
 
 const BURST: Duration = Duration::from_millis(100);
-/// An event a day, however small the rate: the clock has no moment that is further away than all time.
+/// The longest interval between events, for any rate. It keeps times within the range of the clock.
 const RAREST: Duration = Duration::from_secs(86_400);
 
 impl Rate {
@@ -20,12 +20,12 @@ impl Rate {
         Self { per_event, next: None }
     }
 
-    /// From when on the next event may be sent.
+    /// Returns when the next event may be sent.
     pub(super) fn ready_at(&self, now: Instant) -> Instant {
         self.next.map_or(now, |next| next.max(now))
     }
 
-    /// So many events are sent now.
+    /// Notes that this many events are sent now.
     pub(super) fn spend(&mut self, events: usize, now: Instant) {
         let earliest = now.checked_sub(BURST).unwrap_or(now);
         let start = self.next.map_or(earliest, |next| next.max(earliest));

@@ -1,4 +1,4 @@
-//! The relay's life: from the first look at the schema to the farewell.
+//! The run of a relay, from the check of the schema to shutdown.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,24 +17,24 @@ use crate::delivery::{Change, Verdict};
 use crate::error::StoreError;
 use crate::store::{Claim, Ticket, WakeUp};
 
-/// How long the claim loop waits for room before it takes some from the queues of slow destinations.
+/// How long the claim loop waits for room before it sheds events from the queues of slow destinations.
 pub(super) const PATIENCE: Duration = Duration::from_millis(250);
-/// Shorter pauses are not worth a question to the database.
+/// Pauses shorter than this are not worth a query.
 const WORTH_ASKING: Duration = Duration::from_millis(100);
-/// How long everything else waits for an event that must be sent alone: before it, and again while it is sent. What kills its
-/// relay later is found out only when there is nothing else to send.
+/// How long everything else waits for an event that must be sent alone: once before the send, and again during it. An event
+/// that kills its relay later than this is identified only when there is nothing else to send.
 const SOLITUDE: Duration = Duration::from_millis(250);
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
-/// What the database has to answer in, at least, when the relay stops.
+/// The least time that the database has to respond during shutdown.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Relay {
-    /// Relays until `shutdown` is ready; then claims no more, finishes what is under way within the shutdown timeout,
-    /// and gives the rest back. Errors of the database on the way are logged and waited out.
+    /// Relays events until `shutdown` is ready. Then it stops claiming, finishes the sends in flight within the shutdown
+    /// timeout, and gives the rest back. Database errors during the run are logged and retried.
     ///
     /// # Errors
-    /// Before it has begun: a schema that it cannot work on, or a database that does not answer.
+    /// Only before the run starts: an unsupported schema, or a database that does not respond.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), StoreError> {
         let engine = &self.engine;
         engine.store.check().await?;
@@ -49,7 +49,7 @@ impl Relay {
         engine.tell_figures(pulse.id, &pulse.figures).await;
         let upkeep = tokio::spawn(Arc::clone(engine).upkeep(Arc::clone(&pulse)));
 
-        // A task of its own: whoever calls this may be on a thread that is woken for each packet.
+        // The loop is a task of its own, because the caller's thread may be woken for each packet.
         let cycle = tokio::spawn({
             let (engine, pulse) = (Arc::clone(engine), Arc::clone(&pulse));
             async move { engine.cycle(pace, &pulse).await }
@@ -71,13 +71,13 @@ impl Relay {
         engine.finish().await;
         engine.end(upkeep, &pulse).await;
         drop(unfinished);
-        // It may run again, or do single passes.
+        // The relay may run again, or run single passes.
         engine.phase.set(Phase::Running);
         Ok(())
     }
 }
 
-/// Ends what goes on beside a run, also of one that is dropped: then what it had is given back.
+/// Ends the tasks of a run when it is dropped. If the run itself was dropped, this gives its events back.
 struct Unfinished<'a> {
     engine: &'a Engine,
     tasks: [AbortHandle; 2],
@@ -95,15 +95,16 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// The event that is sent alone, and when the next one may be.
+/// The event that is sent alone, and the time from which the next one may be.
 #[derive(Default)]
 struct Solitude {
-    /// A death of the relay counts against this event, which has lost so many leases, until others are sent beside it.
+    /// The event and the number of leases it has lost. If the relay dies, that counts against this event, until other events
+    /// are sent beside it.
     blamed: Option<(Ticket, u32)>,
     until: Option<Instant>,
 }
 
-/// Workers begin nothing until it is dropped.
+/// Keeps workers from starting sends until it is dropped.
 struct Hush<'a>(&'a Engine);
 
 impl<'a> Hush<'a> {
@@ -124,14 +125,14 @@ impl Solitude {
         self.until.is_none_or(|until| until <= clock::now())
     }
 
-    /// Events that are sent alone take half of the time at most.
+    /// Schedules the next solitude, so that events that are sent alone take half of the time at most.
     fn rest(&mut self, began: Instant) {
         self.until = Some(clock::now() + clock::since(began));
     }
 }
 
 impl Engine {
-    /// Wake: answers the pace of polling, which is faster when nothing else wakes the relay.
+    /// Wake: subscribes to wake-ups and returns the pace of polling. Polling is faster when nothing else wakes the relay.
     async fn listen(&self) -> Pace {
         let (poll, faster) = (self.longest_pause(true), self.longest_pause(false));
         match self.store.wake(self.waker.clone()).await {
@@ -151,13 +152,13 @@ impl Engine {
         }
     }
 
-    /// Between two looks of an idle relay, if notifications arrive and if they do not.
+    /// Returns the longest pause between two claims of an idle relay.
     fn longest_pause(&self, notified: bool) -> Duration {
         let poll = self.settings.poll_interval;
         if notified { poll } else { poll.min(self.settings.poll_interval_unwoken) }
     }
 
-    /// Claim, route, send, as long as it runs; the settler settles.
+    /// Claims, routes and sends until shutdown. The settler settles.
     async fn cycle(self: &Arc<Self>, mut pace: Pace, pulse: &Pulse) {
         let mut backoff = FIRST_BACKOFF;
         let mut solitude = Solitude::default();
@@ -191,7 +192,7 @@ impl Engine {
         }
     }
 
-    /// Whoever dropped the run has emptied the queues, perhaps before what was dispatched just now came to them.
+    /// Empties the queues again if the run was dropped: the drop may have emptied them before the last dispatch filled them.
     fn take_back_if_dropped(&self) {
         if self.phase.get() >= Phase::Aborting {
             self.give_back_followers();
@@ -199,9 +200,9 @@ impl Engine {
         }
     }
 
-    /// An event that may have killed relays is sent while nothing else begins: if the relay dies then, it was this one.
-    /// Nobody waits long for that. When the event is not answered soon, others are sent beside it, and a death no longer
-    /// counts against it.
+    /// Dispatches a claim. A suspect event is sent while no other send starts. If the relay dies then, this event is the cause.
+    /// The others do not wait long: if the suspect takes longer, they are sent beside it, and a death no longer counts against
+    /// it.
     async fn dispatch_claim(self: &Arc<Self>, claim: Claim, solitude: &mut Solitude) {
         if let Some((ticket, losses)) = solitude.blamed.take() {
             self.blame(ticket, losses - 1).await;
@@ -209,7 +210,7 @@ impl Engine {
         if let Some((ticket, losses)) = claim.suspect() {
             let began = clock::now();
             let _hush = Hush::begin(self);
-            // Whatever is under way afterwards has not killed the relay for a while.
+            // Events that are still in flight after this pause have not killed the relay for a while.
             self.rest_unless_idle(SOLITUDE).await;
             if self.blame(ticket, losses).await {
                 solitude.blamed = Some((ticket, losses));
@@ -225,7 +226,7 @@ impl Engine {
         }
     }
 
-    /// Rests until nothing is in flight, or the relay stops, but no longer than this.
+    /// Rests until nothing is in flight, the relay stops, or the pause is over.
     async fn rest_unless_idle(&self, pause: Duration) {
         tokio::select! {
             biased;
@@ -234,7 +235,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether so many losses count against the event from now on.
+    /// Writes the number of losses that count against the event. Returns whether that succeeded.
     pub(super) async fn blame(&self, suspect: Ticket, losses: u32) -> bool {
         let written = self.store.blame(suspect, losses).await;
         if let Err(error) = &written {
@@ -250,10 +251,10 @@ impl Engine {
         }
     }
 
-    /// Until the next batch fits and settling works. Answers whether to go on.
+    /// Waits until the next batch fits and settling works. Returns false when the relay stops.
     async fn room(&self) -> bool {
-        // What is being sent, and as much again that is next, takes no room from what is claimed: any number of slow
-        // destinations can be left with that much.
+        // Events that are being sent, and as many that are next, take no room from a claim. So any number of slow
+        // destinations can keep that much.
         let sending: usize = self.lanes.values().map(|lane| lane.capacity().saturating_mul(2)).sum();
         let most = Weight { events: self.settings.batch_size + sending, bytes: self.settings.bytes_in_flight / 2 };
         loop {
@@ -270,8 +271,7 @@ impl Engine {
         }
     }
 
-    /// One slow destination does not stop the others: what waits for it goes back to the table. Neither does one slow
-    /// aggregate.
+    /// Gives queued events of slow destinations and slow aggregates back to the table, so that they do not stop the others.
     fn make_room(&self) {
         if !self.settler.is_working() {
             return;
@@ -291,7 +291,7 @@ impl Engine {
         }
     }
 
-    /// A long pause ends when the next retry, delayed event or lost lease is due.
+    /// Shortens a long pause so that it ends when the next retry, delayed event or lost lease is due.
     async fn until_due(&self, pause: Duration) -> Duration {
         if pause < WORTH_ASKING {
             return pause;
@@ -310,7 +310,7 @@ impl Engine {
         }
     }
 
-    /// Nothing new is begun; what is under way may finish, then it is given back.
+    /// Waits for everything in flight, up to the shutdown timeout, and then gives the rest back. Starts nothing new.
     async fn finish(&self) {
         self.give_back_followers();
         self.lanes.values().for_each(|lane| lane.release(self));
@@ -323,12 +323,12 @@ impl Engine {
             tracing::warn!(%event, in_flight, "stopping: giving back what is still under way");
             self.phase.set(Phase::Aborting);
             self.lanes.values().for_each(|lane| lane.release(self));
-            // A database that does not answer must not keep the relay from ending.
+            // A database that does not respond must not keep the relay from ending.
             let _ = tokio::time::timeout(LONGEST_BACKOFF, self.all_settled()).await;
         }
     }
 
-    /// Upkeep ends, and the relay says that it is gone.
+    /// Ends upkeep, writes the last metrics, and removes the relay from the table of relays.
     async fn end(&self, mut upkeep: JoinHandle<()>, pulse: &Pulse) {
         match self.unless_silent(&mut upkeep).await {
             Some(Ok(())) => {}
@@ -343,8 +343,8 @@ impl Engine {
         }
     }
 
-    /// The answer; `None` when the relay stops and the database does not answer. It has some seconds: a claim that was made
-    /// and not heard of would have to wait for the end of its lease.
+    /// Returns the result, or `None` if the relay stops and the database does not respond. The database gets some seconds,
+    /// because a claim that was made but not received would block its events until the end of its lease.
     async fn unless_silent<T>(&self, answer: impl Future<Output = T>) -> Option<T> {
         let silent = async {
             self.phase_reached(Phase::Stopping).await;
@@ -357,7 +357,7 @@ impl Engine {
         }
     }
 
-    /// Until nothing is in flight, neither as load nor as a probe.
+    /// Waits until nothing is in flight, neither as load nor as a probe.
     async fn all_settled(&self) {
         self.load.at_most(Weight::default()).await;
         self.probes.at_most(Weight::default()).await;

@@ -1,5 +1,5 @@
-//! Send: one batch to one destination, under its timeout, and what its answers mean for the lane. What is sent is followed
-//! as a span, if there is a tracer.
+//! Send: sends one batch to one destination, under its timeout, and interprets the answers for the lane. With a tracer, each
+//! send has a span.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -57,7 +57,7 @@ impl Lane {
 
     fn failed(self: &Arc<Self>, engine: &Arc<Engine>, job: Job, error: SendError, took: Duration) {
         if error.kind != SendErrorKind::Unavailable {
-            // That there was no answer is none: a timeout that counted as one would let the next one count, and so on
+            // A timeout is not an answer. If it counted as one, the next timeout would count as the event's fault, and so on
             // through a whole outage, with an attempt used for each.
             if error.kind != SendErrorKind::Timeout {
                 self.alive(engine, took);
@@ -76,7 +76,7 @@ impl Lane {
             (met, waiting)
         };
         let parked = |tried| Answer::Parked { error: Some(error.clone()), tried };
-        // What was under way when it was found to be down tells nothing new.
+        // Sends that were in flight when the breaker opened show nothing new.
         if met != Met::Down {
             self.log_failed(engine, &job, &error);
         }
@@ -103,7 +103,7 @@ impl Lane {
         }
     }
 
-    /// Sends, and renews leases that would run out meanwhile. `None`: the relay has waited long enough.
+    /// Sends a batch, and renews leases that would run out meanwhile. Returns `None` if the shutdown timeout is over.
     pub(super) async fn send(&self, engine: &Engine, batch: &mut [Job]) -> Option<Vec<Result<(), SendError>>> {
         let mut messages: Vec<Message> = batch.iter().map(Job::message).collect();
         let spans = self.follow(engine, batch, &mut messages);
@@ -117,8 +117,8 @@ impl Lane {
                 None => std::future::pending().await,
             }
         };
-        // All at once: a sink that waits for the database must not wait for a renewal that waits for it. The sink first:
-        // what it answers at once needs no timers.
+        // Concurrently: a sink that waits for the database must not wait for a renewal that waits for it. The sink comes
+        // first: if it returns at once, no timers are needed.
         let answers = tokio::select! {
             biased;
             answers = sending => answers.unwrap_or_else(|panic| {
@@ -141,7 +141,7 @@ impl Lane {
         Some(answers)
     }
 
-    /// A span for each message, which its receiver is told; none without a tracer.
+    /// Returns a span for each message, and puts it into the message for the receiver. Without a tracer there are none.
     fn follow(&self, engine: &Engine, batch: &mut [Job], messages: &mut [Message]) -> Vec<Box<dyn SendSpan>> {
         let Some(tracer) = &engine.tracer else { return Vec::new() };
         let follow = |(job, message): (&mut Job, &mut Message)| {
@@ -154,7 +154,7 @@ impl Lane {
     }
 }
 
-/// Counts what is being sent, until it is dropped.
+/// Counts the events that are being sent, until it is dropped.
 struct Sending<'a>(&'a AtomicUsize, usize);
 
 impl<'a> Sending<'a> {
@@ -170,7 +170,7 @@ impl Drop for Sending<'_> {
     }
 }
 
-/// A timeout is an outage, unless others get through meanwhile: then it stays one, and uses an attempt.
+/// Turns a timeout into an outage, unless other sends got through meanwhile. Then it stays a timeout, and uses an attempt.
 fn resolve(mut error: SendError, others_got_through: bool) -> SendError {
     if error.kind == SendErrorKind::Timeout && !others_got_through {
         error.kind = SendErrorKind::Unavailable;

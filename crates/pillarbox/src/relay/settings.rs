@@ -1,4 +1,4 @@
-//! What a relay is told: its settings, its destinations, its routes. Checked once, when it is built.
+//! The configuration of a relay: settings, destinations, routes. It is checked once, when the relay is built.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,62 +16,62 @@ use crate::sink::{Handler, Message, SendError, Sink};
 use crate::store::{ClaimBy, Order, Retention, Store};
 use crate::trace::Tracer;
 
-/// What becomes of a delivered event.
+/// What happens to a delivered event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnDelivered {
-    /// It stays until cleanup: duplicates are noticed, people can look at it.
+    /// The event stays until cleanup, so that duplicates are noticed and people can look at it.
     #[default]
     Keep,
-    /// It is deleted at once: a small table, and twice the speed.
+    /// The event is deleted at once. The table stays small, and the relay is twice as fast.
     Delete,
 }
 
-/// What becomes of an event that no route matches.
+/// What happens to an event that no route matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unrouted {
-    /// It waits, visibly, until a route matches.
+    /// The event is parked, visibly, until a route matches.
     #[default]
     Park,
-    /// It counts as delivered.
+    /// The event counts as delivered.
     Discard,
 }
 
-/// How a relay works. The defaults are those of `pillarbox.default.toml`.
+/// The settings of a relay. The defaults are those of `pillarbox.default.toml`.
 #[derive(Debug, Clone)]
 pub struct RelaySettings {
-    /// Events claimed at once. Up to twice as many are in flight, besides what is being sent.
+    /// The number of events claimed at once. Up to twice as many are in flight, besides those being sent.
     pub batch_size: usize,
-    /// Bytes of payload in flight, about.
+    /// The approximate limit of payload bytes in flight.
     pub bytes_in_flight: usize,
-    /// Sends at once to one destination that does not say otherwise.
+    /// The number of concurrent sends to a destination that does not set its own.
     pub concurrency: usize,
     /// How long an idle relay sleeps when nothing wakes it.
     pub poll_interval: Duration,
-    /// The same where the database wakes nobody: it has no notifications, or they do not arrive. The shorter one counts.
+    /// The same without notifications: the database has none, or they do not arrive. The shorter of both applies.
     pub poll_interval_unwoken: Duration,
-    /// How long claimed events are ours; a dead relay's come back after it.
+    /// How long a claim holds its events. The events of a dead relay are due again after it.
     pub lease: Duration,
-    /// How long what is in flight may take when the relay stops.
+    /// How long sends in flight may take when the relay stops.
     pub shutdown_timeout: Duration,
-    /// Keep or delete.
+    /// Whether delivered events are kept or deleted.
     pub on_delivered: OnDelivered,
     /// How claims are held.
     pub claim_by: ClaimBy,
-    /// Park or discard.
+    /// Whether unrouted events are parked or discarded.
     pub unrouted: Unrouted,
     /// Whether the events of one aggregate are sent one after another.
     pub order: Order,
-    /// When failed deliveries are tried again.
+    /// The backoff of failed deliveries.
     pub retry: RetryPolicy,
     /// When a destination counts as down.
     pub breaker: BreakerSettings,
     /// How often old events are deleted; `None` means never.
     pub cleanup_every: Option<Duration>,
-    /// Which those are.
+    /// Which events count as old.
     pub retention: Retention,
-    /// What the relay calls its place in `outbox_relay`.
+    /// The name of the relay's host in `outbox_relay`.
     pub host: String,
-    /// What the names of its lines in the log begin with.
+    /// The prefix of the names of log lines.
     pub log_prefix: &'static str,
 }
 
@@ -99,7 +99,7 @@ impl Default for RelaySettings {
     }
 }
 
-/// A named place that events are sent to, with its limits.
+/// A named receiver of events, with its limits.
 pub struct Destination {
     name: String,
     sink: Arc<dyn Sink>,
@@ -110,49 +110,49 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// Routes name it by `name`. A send may take ten seconds unless [`Destination::timeout`] says otherwise.
+    /// Returns a destination that routes call `name`. A send may take ten seconds, unless [`Destination::timeout`] changes it.
     pub fn new(name: impl Into<String>, sink: impl Sink) -> Self {
         Self::shared(name, Arc::new(sink))
     }
 
-    /// As [`Destination::new`], on a sink that is shared already.
+    /// As [`Destination::new`], with a sink that is shared already.
     pub fn shared(name: impl Into<String>, sink: Arc<dyn Sink>) -> Self {
         let timeout = Some(Duration::from_secs(10));
         Self { name: name.into(), sink, timeout, concurrency: None, rate: None, paused: false }
     }
 
-    /// How long a send may take; `None` means as long as it takes, with the lease renewed meanwhile.
+    /// Sets how long a send may take. `None` means no limit; the lease is renewed meanwhile.
     #[must_use]
     pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.timeout = timeout.into();
         self
     }
 
-    /// Whether its system can be reached, within its timeout and without sending anything.
+    /// Checks that the receiver can be reached, within the timeout and without sending anything.
     ///
     /// # Errors
-    /// Says why not.
+    /// The reason why it cannot be reached.
     pub async fn reach(&self) -> Result<(), SendError> {
         let Some(timeout) = self.timeout else { return self.sink.reach().await };
         let in_time = tokio::time::timeout(timeout, self.sink.reach()).await;
         in_time.unwrap_or_else(|_| Err(SendError::timeout(format_args!("no answer within {timeout:?}"))))
     }
 
-    /// How many sends may run at once.
+    /// Sets the number of concurrent sends.
     #[must_use]
     pub fn concurrency(mut self, sends: usize) -> Self {
         self.concurrency = Some(sends);
         self
     }
 
-    /// How many events may be sent per second.
+    /// Sets how many events may be sent per second.
     #[must_use]
     pub fn rate(mut self, per_second: impl Into<Option<f64>>) -> Self {
         self.rate = per_second.into();
         self
     }
 
-    /// Nothing is sent; its events wait for it.
+    /// Sets whether the destination is paused. Nothing is sent to it, and its events are parked.
     #[must_use]
     pub fn paused(mut self, paused: bool) -> Self {
         self.paused = paused;
@@ -160,12 +160,12 @@ impl Destination {
     }
 }
 
-/// Where a relay takes random numbers from.
+/// The source of a relay's random numbers.
 #[derive(Clone)]
 pub struct Chance(pub(super) Arc<dyn Fn() -> f64 + Send + Sync>);
 
 impl Chance {
-    /// The function returns numbers in `[0, 1)`.
+    /// Returns a source from a function that returns numbers in `[0, 1)`.
     pub fn new(next: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
         Self(Arc::new(next))
     }
@@ -202,26 +202,26 @@ impl RelayBuilder {
         }
     }
 
-    /// All settings at once.
+    /// Sets all settings at once.
     pub fn settings(mut self, settings: RelaySettings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// A place that routes can name.
+    /// Adds a destination that routes can name.
     pub fn destination(mut self, destination: Destination) -> Self {
         self.destinations.push(destination);
         self
     }
 
-    /// One more route, behind those there are.
+    /// Adds a route after the existing ones.
     pub fn route(mut self, route: Route) -> Self {
         self.routes.push(route);
         self
     }
 
-    /// Code in this process for the event types of a pattern: a destination and a route of their own. It may take as
-    /// long as it likes; a panic is a failed attempt.
+    /// Adds a handler in this process for event types that match a pattern. It gets a destination and a route of its own. It
+    /// has no timeout; a panic is a failed attempt.
     pub fn handler<F, R, E>(self, events: impl Into<Pattern>, handle: F) -> Self
     where
         F: Fn(Message) -> R + Send + Sync + 'static,
@@ -234,28 +234,28 @@ impl RelayBuilder {
             .route(Route::new(events, [name]))
     }
 
-    /// Somebody who wants to hear what happens.
+    /// Adds an observer.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observers.push(observer);
         self
     }
 
-    /// Follows events through claim, send and settle. Receivers are told the spans of the sends.
+    /// Sets the tracer, which follows events through claim, send and settle. Receivers get the spans of the sends.
     pub fn tracer(mut self, tracer: Arc<dyn Tracer>) -> Self {
         self.tracer = Some(tracer);
         self
     }
 
-    /// Where jitter comes from. A simulation gives its own, so that a run can be repeated.
+    /// Sets the source of jitter. A simulation sets its own, so that a run can be repeated.
     pub fn chance(mut self, chance: Chance) -> Self {
         self.chance = chance;
         self
     }
 
-    /// Checks everything and returns the relay.
+    /// Checks the configuration and returns the relay.
     ///
     /// # Errors
-    /// Says what does not fit together and what to do.
+    /// A setting that is invalid or contradicts another, and what to do.
     pub fn build(self) -> Result<Relay, BuildError> {
         check_settings(&self.settings)?;
         if self.settings.order != Order::None && !self.store.can_order() {
@@ -293,7 +293,7 @@ impl RelayBuilder {
     }
 }
 
-/// How many bytes one of so many destinations may have under way: all of them together leave room for a claim.
+/// Returns how many bytes one of the destinations may have in flight. All of them together leave room for a claim.
 fn share(destinations: usize, bytes_in_flight: usize) -> usize {
     const MOST: usize = 31;
     if destinations < 2 { usize::MAX } else { bytes_in_flight / 2 / (destinations.min(MOST) + 1) }
@@ -343,7 +343,7 @@ fn check_destination(destination: &Destination, settings: &RelaySettings) -> Res
         return Err(BuildError::BadSetting { setting: "destination.rate", value: rate.to_string(), why });
     }
     match destination.timeout {
-        // With hardly more lease than timeout no send could ever begin: a little of the lease is always gone by then.
+        // If the lease is hardly longer than the timeout, no send could ever begin: part of the lease is always over by then.
         Some(timeout) if timeout + timeout / 10 >= settings.lease => {
             Err(BuildError::LeaseTooShort { lease: settings.lease, destination: name, timeout })
         }

@@ -1,5 +1,5 @@
-//! Settle: writes what became of events, in batches as they come. A settle that fails is kept and tried again while
-//! nothing new is claimed, so that what was sent is not sent again at full speed.
+//! Settle: writes the verdicts of events, in batches as they come. A settle that fails is kept and retried. Meanwhile nothing
+//! new is claimed, so that sent events are not sent again at full speed.
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -22,24 +22,24 @@ use crate::observe::panic_message;
 use crate::store::{Claim, Settlement, Ticket};
 use crate::trace::{Settled, SpanContext, Tracer};
 
-/// A settlement, and its event's part of the load until it is written.
+/// A settlement, with its event's permit, which is held until the settlement is written.
 pub(super) struct Settling {
     pub(super) settlement: Settlement,
     pub(super) permit: Option<Permit>,
-    /// The spans of its attempts.
+    /// The spans of the event's attempts.
     pub(super) sends: Vec<SpanContext>,
 }
 
 impl Settling {
-    /// Of what was not sent.
+    /// Returns the settling of an event that was not sent.
     pub(super) fn untried(settlement: Settlement, permit: Permit) -> Self {
         Self { settlement, permit: Some(permit), sends: Vec::new() }
     }
 }
 
-/// What the settler hears.
+/// A message to the settler.
 enum News {
-    /// So many events were claimed with this token, and are best settled at once, until then.
+    /// A claim with this token has this many events. They are best settled at once, if that is possible before `until`.
     Claimed {
         token: Uuid,
         events: usize,
@@ -50,17 +50,17 @@ enum News {
 
 pub(super) struct Settler {
     queue: mpsc::UnboundedSender<News>,
-    /// Until the task that empties it is started.
+    /// The receiver, until the settling task takes it.
     waiting: Mutex<Option<mpsc::UnboundedReceiver<News>>>,
-    /// How many batches could not be settled when it was last tried.
+    /// The number of batches whose last settle failed.
     failing: Gauge<usize>,
 }
 
-/// At most so many in one statement.
+/// The most messages that are received at once.
 const BATCH: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// From this pause on it is asked whether it is one event that the database does not take.
+/// From this pause on, settles are tried one by one, in case the database refuses a single event.
 const ONE_BY_ONE: Duration = Duration::from_millis(400);
 
 impl Settler {
@@ -70,11 +70,11 @@ impl Settler {
     }
 
     pub(super) fn settle(&self, settling: Settling) {
-        // The receiver lives as long as the relay; without one the lease runs out and the event is sent again.
+        // The receiver lives as long as the relay. Without one, the lease runs out and the event is sent again.
         let _ = self.queue.send(News::Settled(settling));
     }
 
-    /// What becomes of this claim's events is to be settled at once, if its store wants that.
+    /// Asks for the events of this claim to be settled at once, if the store wants that.
     pub(super) fn expect(&self, claim: &Claim) {
         if let (Some(patience), Some(first)) = (claim.together(), claim.iter().next()) {
             let token = first.ticket().token;
@@ -82,18 +82,18 @@ impl Settler {
         }
     }
 
-    /// Whether no batch is failing.
+    /// Returns whether no batch is failing.
     pub(super) fn is_working(&self) -> bool {
         self.failing.get() == 0
     }
 
-    /// Until settling works.
+    /// Waits until no batch is failing.
     pub(super) async fn working(&self) {
         self.failing.wait_for(|failing| failing == 0).await;
     }
 }
 
-/// A batch that cannot be settled, until it is or is given up.
+/// Counts a batch as failing, until it is settled or given up.
 struct Failing<'a> {
     failing: &'a Gauge<usize>,
     counted: bool,
@@ -115,7 +115,7 @@ impl Drop for Failing<'_> {
     }
 }
 
-/// Settles what it hears of until the relay is gone.
+/// Settles what it receives until the relay is gone.
 async fn keep_settling(engine: Weak<Engine>, mut waiting: mpsc::UnboundedReceiver<News>) {
     let mut together = Together::new();
     let mut news = Vec::new();
@@ -155,15 +155,15 @@ async fn keep_settling(engine: Weak<Engine>, mut waiting: mpsc::UnboundedReceive
 }
 
 impl Engine {
-    /// Starts the task that settles, once.
+    /// Starts the settling task, once.
     pub(super) fn start_settling(self: &std::sync::Arc<Self>) {
         if let Some(waiting) = lock(&self.settler.waiting).take() {
             tokio::spawn(keep_settling(std::sync::Arc::downgrade(self), waiting));
         }
     }
 
-    /// Whether what was claimed together is settled beside the others: each in its own transaction. Not where order is kept:
-    /// what was sent first is settled first.
+    /// Returns whether whole claims are settled concurrently, each in its own transaction. Not where order is kept: events that
+    /// were sent first are settled first.
     fn settles_beside(&self) -> bool {
         self.sequence.is_none()
     }
@@ -172,8 +172,8 @@ impl Engine {
         self.settings.on_delivered == OnDelivered::Delete
     }
 
-    /// If the database takes some and not others, it is not the database: what it does not take is left to its lease, and
-    /// after a few rounds the sweep gives it up where people can see it. `None`: it takes none.
+    /// Settles one event at a time. If some succeed, the database works. The refused events are left to their leases, and after
+    /// a few rounds the sweep fails them visibly. Returns the lost leases, or `None` if every settle failed.
     async fn settle_one_by_one(&self, settlements: &[Settlement]) -> Option<Vec<Ticket>> {
         let mut lost = Vec::new();
         let mut refused = Vec::new();
@@ -186,7 +186,7 @@ impl Engine {
         if refused.len() == settlements.len() {
             return None;
         }
-        // Once more: the database may have come back while this went on.
+        // Try again: the database may have come back meanwhile.
         for settlement in refused {
             match self.store.settle(std::slice::from_ref(settlement), self.deletes()).await {
                 Ok(gone) => lost.extend(gone),
@@ -199,7 +199,7 @@ impl Engine {
         Some(lost)
     }
 
-    /// Settles a batch. If the store panics, the batch is left to its leases, and the settler goes on.
+    /// Settles a batch. If the store panics, the batch is left to its leases, and the settler continues.
     async fn settle_batch(&self, batch: Vec<Settling>) {
         if batch.is_empty() {
             return;
@@ -236,18 +236,19 @@ impl Engine {
         }
         self.load.release(permits.into_iter().flatten());
         if self.sequence.is_some() {
-            // What had to wait for these may be due.
+            // Events that had to wait for these may be due.
             self.waker.wake();
         }
     }
 
-    /// Until it is written, or too late. Answers what somebody else had meanwhile; `None`: the relay ends first.
+    /// Retries until the settlements are written or the leases are over. Returns the lost leases, or `None` if the relay ends
+    /// first.
     async fn keep_trying(&self, settlements: &[Settlement]) -> Option<Vec<Ticket>> {
         let mut pause = PAUSE;
         let mut failing = Failing { failing: &self.settler.failing, counted: false };
         let began = clock::now();
         loop {
-            // Then the leases have run out, and a settle would change nothing.
+            // By then the leases have run out, and a settle would change nothing.
             if clock::since(began) > self.settings.lease {
                 return Some(settlements.iter().map(Settlement::ticket).collect());
             }
@@ -271,7 +272,7 @@ impl Engine {
         }
     }
 
-    /// The observers hear what stands in the table now, and the log what waits for people.
+    /// Tells the observers the written verdict, and logs dead letters.
     pub(super) fn tell_settled(&self, event: &StoredEvent, verdict: &Verdict) {
         if let Change::Fail { error } = &verdict.change {
             tracing::error!(
@@ -290,7 +291,7 @@ impl Engine {
     }
 }
 
-/// Whence the events of a settle come.
+/// Where the settled events were claimed from, and the spans of their sends.
 struct Followed<'a> {
     tracer: &'a dyn Tracer,
     claim: Option<SpanContext>,

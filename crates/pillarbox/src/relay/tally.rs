@@ -1,4 +1,4 @@
-//! What a lane has done since it was last asked: counted on the way of every event, so without locks where all goes well.
+//! The results of a lane since they were last read. Every event is counted, so counting a success takes no lock.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ pub(super) struct Tally {
     failed: AtomicU64,
     given_up: AtomicU64,
     latency: Box<[AtomicU64]>,
-    /// It stays.
+    /// The last error. Reading does not reset it.
     last_error: Mutex<Option<(DateTime<Utc>, String)>>,
 }
 
@@ -31,7 +31,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// The destination has confirmed an event that was emitted then. By this host's clock, which decides nothing.
+    /// Counts an event that the destination accepted. The latency is by the host's clock, which decides nothing.
     pub(super) fn sent(&self, emitted_at: DateTime<Utc>) {
         let latency = Utc::now().signed_duration_since(emitted_at).to_std().unwrap_or_default();
         self.latency[Latency::bucket(latency)].fetch_add(1, Ordering::Relaxed);
@@ -51,7 +51,7 @@ impl Tally {
         lock(&self.last_error).clone()
     }
 
-    /// What came together since the last time, for this minute.
+    /// Returns the counts since the last call, for this minute.
     pub(super) fn take(&self, at: DateTime<Utc>, destination: &str) -> Minute {
         let taken = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
         Minute {

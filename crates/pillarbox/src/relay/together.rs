@@ -1,12 +1,12 @@
-//! Settle together: what was claimed at once and is best settled at once waits here for the rest of its claim, but not for
-//! long. Pure; time is given to it.
+//! Settle together: settlements of one claim that are best written at once wait here for the rest of the claim, but not for
+//! long. Pure: callers pass in the time.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
 use uuid::Uuid;
 
-/// Claims whose settlements are being waited for.
+/// Claims whose settlements are collected.
 pub(super) struct Together<T> {
     claims: HashMap<Uuid, Waiting<T>>,
 }
@@ -22,13 +22,13 @@ impl<T> Together<T> {
         Self { claims: HashMap::new() }
     }
 
-    /// A claim of so many events is to be settled at once, or at that moment as far as it is known.
+    /// Starts to collect a claim of this many events, until all are known or until the given time.
     pub(super) fn expect(&mut self, token: Uuid, events: usize, until: Instant) {
         self.claims.insert(token, Waiting { known: Vec::with_capacity(events), missing: events, until });
     }
 
-    /// What became of one event. Answers the whole claim when it is the last one, and the event itself when nobody waits
-    /// for its claim.
+    /// Adds the settlement of one event. Returns the whole claim if it was the last one, or the settlement itself if its
+    /// claim is not collected.
     pub(super) fn add(&mut self, token: Uuid, settlement: T) -> Added<T> {
         let Some(waiting) = self.claims.get_mut(&token) else { return Added::Alone(settlement) };
         waiting.known.push(settlement);
@@ -42,15 +42,15 @@ impl<T> Together<T> {
         }
     }
 
-    /// When the first of them has waited long enough.
+    /// Returns the earliest end of a wait.
     pub(super) fn until(&self) -> Option<Instant> {
         self.claims.values().map(|waiting| waiting.until).min()
     }
 
-    /// What is known of a claim that has waited long enough.
+    /// Returns the known settlements of a claim whose wait is over.
     pub(super) fn overdue(&mut self, now: Instant) -> Option<Vec<T>> {
         let late = self.claims.iter().filter(|(_, waiting)| waiting.until <= now);
-        // The one that waits longest; a map has no order of its own.
+        // The longest waiting one. The order of a map is arbitrary.
         let token = *late.min_by_key(|(token, waiting)| (waiting.until, **token))?.0;
         self.claims.remove(&token).map(|waiting| waiting.known)
     }

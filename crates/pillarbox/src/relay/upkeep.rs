@@ -1,4 +1,4 @@
-//! Upkeep, beside the path of the events: heartbeat, sweep, unparking, cleanup.
+//! Upkeep, beside the path of events: heartbeat, sweep, unparking, cleanup.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,20 +17,21 @@ use crate::error::StoreError;
 use crate::observe::panic_message;
 use crate::store::{EventKind, Heartbeat, Swept};
 
-/// How often the relay says that it lives. Emitters believe it three times as long.
+/// The interval of heartbeats. Emitters trust a heartbeat for three times as long.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// Between two batches of unparked events.
+/// The pause between two batches of unparked events.
 const RAMP: Duration = Duration::from_millis(100);
-/// Between two looks for parked events: one step into an index for each destination that has some.
+/// The pause between two searches for parked events. A search is one index step per destination that has some.
 const LOOK: Duration = Duration::from_secs(1);
-/// Between two looks for events without a route that have one now: each reads all that are parked so.
+/// The pause between two searches for unrouted events that have a route now. A search reads all parked unrouted events.
 const REROUTE: Duration = Duration::from_secs(30);
-/// After a batch of cleanup at least so long, or a quarter of what it took, so that it does not take all of the database.
+/// The least pause after a batch of cleanup. The pause is a quarter of the batch's duration if that is longer, so that cleanup
+/// does not take all of the database.
 const BREATH: Duration = Duration::from_millis(10);
-/// After a cleanup that failed, doubling with each that does.
+/// The pause after a cleanup that failed. It doubles with each failure.
 const CLEAN_AGAIN: Duration = Duration::from_secs(60);
 
-/// What this run of the relay says of itself.
+/// The state that this run of the relay reports about itself.
 pub(super) struct Pulse {
     pub(super) id: Uuid,
     idle: AtomicBool,
@@ -48,7 +49,7 @@ impl Pulse {
 }
 
 impl Engine {
-    /// Until the relay stops.
+    /// Runs all parts of the upkeep until the relay stops.
     pub(super) async fn upkeep(self: Arc<Self>, pulse: Arc<Pulse>) {
         tokio::join!(
             self.supervise("heartbeat", || self.keep_beating(&pulse)),
@@ -58,7 +59,7 @@ impl Engine {
         );
     }
 
-    /// Starts a part of the upkeep again when it panics.
+    /// Runs a part of the upkeep, and restarts it when it panics.
     async fn supervise<F: Future<Output = ()>>(&self, part: &'static str, start: impl Fn() -> F) {
         while let Err(panic) = AssertUnwindSafe(start()).catch_unwind().await {
             tracing::error!(part, panic = panic_message(&*panic), "upkeep panicked; starting it again");
@@ -90,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// Sweep: what has killed its relays is failed.
+    /// Sweep: fails events that killed too many relays.
     pub(super) async fn sweep(&self) -> Result<(), StoreError> {
         for Swept { event, error } in self.store.sweep().await? {
             self.tell_settled(&event, &Verdict::of(Change::Fail { error }, event.attempts));
@@ -116,12 +117,12 @@ impl Engine {
         }
     }
 
-    /// Unpark: the events of destinations that answer, in growing batches. Answers whether there are more of them.
+    /// Unpark: makes events of available destinations due, in growing batches. Returns whether there may be more of them.
     pub(super) async fn unpark(&self) -> Result<bool, StoreError> {
         let heeded = self.heed_pauses().await;
         let parked_on = self.store.parked_on().await?;
         let rerouted = if self.reroutes_now() { self.unpark_rerouted(&parked_on).await } else { Ok(()) };
-        // One that fails does not keep the others waiting.
+        // A failure for one destination does not delay the others.
         let mut failed = heeded.and(rerouted).err();
         let mut more = false;
         for name in &parked_on {
@@ -143,21 +144,21 @@ impl Engine {
         Ok(())
     }
 
-    /// What people have paused is paused, and what they have resumed goes on.
+    /// Pauses and resumes lanes as people asked.
     pub(super) async fn heed_pauses(&self) -> Result<(), StoreError> {
         let paused = self.store.paused().await?;
         self.lanes.values().for_each(|lane| lane.heed(self, paused.contains(&lane.name)));
         Ok(())
     }
 
-    /// Whether to look for parked events that have a route now: in every single pass, now and then in a relay that runs.
+    /// Returns whether to search for parked events that have a route now: in each single pass, at intervals in a running relay.
     fn reroutes_now(&self) -> bool {
         !self.is_probing() || lock(&self.rerouted_at).is_none_or(|at| clock::since(at) > REROUTE)
     }
 
-    /// Unpark: what had no route and has one now. Our routes do not change, but a relay with others, of the release before
-    /// or the one after ours, may park at any time what we have a route for. What waits for a destination that is no more
-    /// is looked at once: its route alone does not say that it will not have to wait again.
+    /// Unpark: makes unrouted events due that have a route now. This relay's routes do not change, but a relay of another
+    /// release may at any time park events that this one can route. Events of removed destinations are checked once only: a
+    /// matching route does not mean that they will not be parked again.
     async fn unpark_rerouted(&self, parked_on: &[String]) -> Result<(), StoreError> {
         let first = lock(&self.rerouted_at).is_none();
         let concerns_us = |name: &&String| if first { !self.lanes.contains_key(*name) } else { *name == UNROUTED };
@@ -172,7 +173,7 @@ impl Engine {
         Ok(())
     }
 
-    /// In batches: one statement for a million events would hold their locks, and fail as a whole.
+    /// Unparks in batches: one statement for a million events would hold all their locks, and fail as a whole.
     async fn unpark_kind(&self, name: &str, kind: &EventKind) -> Result<(), StoreError> {
         let batch = self.settings.batch_size * 2;
         let mut events = 0;
@@ -187,7 +188,7 @@ impl Engine {
         }
     }
 
-    /// Cleanup, now and then. One that failed is tried again before the next is due.
+    /// Runs cleanup at its interval. A failed cleanup is retried sooner.
     async fn keep_cleaning(&self) {
         let Some(every) = self.settings.cleanup_every else { return };
         let mut failures = 0;
@@ -210,7 +211,7 @@ impl Engine {
         }
     }
 
-    /// Cleanup: by one relay at a time, batch after batch.
+    /// Cleanup: deletes old events, batch after batch. Only one relay at a time does this.
     async fn clean(&self) -> Result<(), StoreError> {
         let began = clock::now();
         let mut deleted = 0;
@@ -236,7 +237,7 @@ impl Engine {
     }
 }
 
-/// How long after a cleanup that failed, and so many before it, the next is made.
+/// Returns the pause after a failed cleanup, given the number of failures before it.
 fn clean_again(failures: u32, every: Duration) -> Duration {
     CLEAN_AGAIN.saturating_mul(2_u32.saturating_pow(failures)).min(every)
 }

@@ -1,5 +1,5 @@
-//! Wake: hints that there may be something to claim, and the pace of polling between them. Each is only a hint; polling
-//! finds what none of them told.
+//! Wake: hints that there may be something to claim, and the pace of polling between them. Polling finds every event whose
+//! hint was lost.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// Wakes a relay. Cheap to clone; give one to whatever commits events in the relay's process.
+/// Wakes a relay. Cheap to clone; give one to any code that commits events in the relay's process.
 #[derive(Debug, Clone, Default)]
 pub struct Waker(Arc<Bell>);
 
@@ -16,22 +16,22 @@ struct Bell {
     ring: Notify,
     gone: Notify,
     is_gone: AtomicBool,
-    /// Whether notifications arrive, once a store has said so.
+    /// Whether notifications arrive, once a store has reported it.
     notified: Mutex<Option<bool>>,
 }
 
 impl Waker {
-    /// There may be something to claim.
+    /// Wakes the relay, because there may be something to claim.
     pub fn wake(&self) {
         self.0.ring.notify_one();
     }
 
-    /// Until somebody wakes the relay. A wake that came before is not lost.
+    /// Waits until the relay is woken. An earlier wake is not lost.
     pub(super) async fn woken(&self) {
         self.0.ring.notified().await;
     }
 
-    /// For stores: until the relay runs no more.
+    /// Waits until the relay has stopped. For stores.
     pub async fn relay_gone(&self) {
         let gone = self.0.gone.notified();
         tokio::pin!(gone);
@@ -41,10 +41,10 @@ impl Waker {
         }
     }
 
-    /// For stores: whether the database tells of new events from now on.
+    /// Sets whether the database notifies of new events from now on. For stores.
     pub fn set_notified(&self, notified: bool) {
         *self.0.notified.lock().unwrap_or_else(PoisonError::into_inner) = Some(notified);
-        // The pace changes at once.
+        // So that the pace changes at once.
         self.wake();
     }
 
@@ -52,38 +52,38 @@ impl Waker {
         *self.0.notified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The relay runs, perhaps again.
+    /// Marks the relay as running, perhaps again.
     pub(super) fn employ(&self) {
         self.0.is_gone.store(false, Ordering::Release);
         *self.0.notified.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The relay runs no more.
+    /// Marks the relay as stopped.
     pub(super) fn retire(&self) {
         self.0.is_gone.store(true, Ordering::Release);
         self.0.gone.notify_waiters();
     }
 }
 
-/// How long an idle or a busy spell must last before emitters are told: each telling is a write.
+/// How long the relay must be idle or busy before it tells emitters: each change is a write.
 const HYSTERESIS: Duration = Duration::from_millis(100);
-/// Who finds nothing so soon after the last event is not at rest. Woken for each event, a relay is done with it before the
-/// next is committed, and would call itself idle for ever: and each commit would notify, one after the other.
+/// An empty claim this soon after the last event does not count as idle. A relay that is woken for each event is done with
+/// it before the next commit. It would count as idle forever, and each commit would notify, one after the other.
 const BREATH: Duration = Duration::from_millis(10);
 /// The first pause after the last event.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 
-/// The pace of claiming: pauses that double while nothing comes, and the flag that asks emitters to notify.
+/// The pace of claiming: pauses that double while claims are empty, and the flag that asks emitters to notify.
 #[derive(Debug)]
 pub(super) struct Pace {
     longest: Duration,
     pause: Duration,
-    /// Since when it is at rest (true) or at work (false).
+    /// Whether the relay is idle, and since when.
     spell: Option<(bool, Instant)>,
-    /// When a claim last found something.
+    /// The time of the last claim that was not empty.
     found: Option<Instant>,
     flagged: bool,
-    /// Whether there is any use in asking emitters.
+    /// Whether notifications do not arrive, so that asking emitters for them is useless.
     deaf: bool,
 }
 
@@ -92,12 +92,12 @@ impl Pace {
         Self { longest, pause: FIRST_PAUSE, spell: None, found: None, flagged: false, deaf: false }
     }
 
-    /// Of a relay that no notification reaches: emitters are not asked for any, because each costs them.
+    /// Returns the pace of a relay that receives no notifications. It does not ask emitters for any, because each has a cost.
     pub(super) fn deaf(longest: Duration) -> Self {
         Self { deaf: true, ..Self::new(longest) }
     }
 
-    /// Notifications arrive, or do not any more.
+    /// Sets whether notifications arrive.
     pub(super) fn hears(&mut self, hears: bool, longest: Duration) {
         if self.deaf == hears {
             self.deaf = !hears;
@@ -106,7 +106,7 @@ impl Pace {
         }
     }
 
-    /// A claim was empty or not. Answers the flag when it is to be written.
+    /// Notes whether a claim was empty. Returns the new idle flag when it must be written.
     pub(super) fn claimed(&mut self, empty: bool, now: Instant) -> Option<bool> {
         if !empty {
             self.pause = FIRST_PAUSE;
@@ -124,14 +124,14 @@ impl Pace {
         tell.then_some(idle)
     }
 
-    /// The flag was written: emitters know.
+    /// Notes that the flag was written, so that emitters know it.
     pub(super) fn told(&mut self, idle: bool) {
         self.flagged = idle;
-        // A commit may have raced with it; look again soon.
+        // A commit may have raced with the write; poll again soon.
         self.pause = FIRST_PAUSE;
     }
 
-    /// How long to rest after an empty claim.
+    /// Returns how long to rest after an empty claim.
     pub(super) fn rest(&mut self) -> Duration {
         let pause = self.pause.min(self.longest);
         self.pause = (self.pause * 2).min(self.longest);

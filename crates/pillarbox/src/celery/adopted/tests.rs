@@ -1,5 +1,5 @@
-//! `published.json` has rows that django-celery-outbox's producer wrote, each with the message that its own relay
-//! published for it; a test of the Python package keeps it true.
+//! `published.json` has rows of django-celery-outbox's producer, each with the message that its own relay published for it. A
+//! test of the Python package keeps it up to date.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn value(fields: &Fields<'_>) -> BTreeMap<String, Value> {
     fields.iter().map(|(name, value)| (name.to_owned(), serde_json::from_str(value.get()).unwrap())).collect()
 }
 
-/// The message of a row as the sinks see it.
+/// Returns the message of a row as the sinks see it.
 fn message(payload: &RawValue, task: &str, id: &str) -> Recorded<'static> {
     let mut message = Recorded::read(payload).expect("a Celery message").expect("a whole one").into_owned();
     message.complete(task, id).unwrap();
@@ -93,8 +93,8 @@ fn compare(message: &Recorded<'_>, published: &Value, options: &str) {
     assert_eq!(message.content_encoding, published["content_encoding"].as_str().unwrap());
 }
 
-/// Its relay rebuilds signatures, and writes the header of a nested chord as a list of tasks where Celery has a group of
-/// them. We pass on what Celery wrote; workers take both.
+/// The relay of django-celery-outbox rebuilds signatures, and writes the header of a nested chord as a list of tasks where
+/// Celery has a group. Pillarbox passes on Celery's form; workers accept both.
 fn unwrap_headers(value: &mut Value) {
     if let Some(header) = value.pointer_mut("/kwargs/header")
         && header["task"] == "celery.group"

@@ -1,5 +1,5 @@
-//! What becomes of tasks and workflows, compared with what Celery itself makes of the same calls:
-//! `tests/celery/expected.py` asked it.
+//! Compares the messages of tasks and workflows with those that Celery itself makes of the same calls.
+//! `tests/celery/expected.py` records them.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn events(workflow: impl Into<Signature>) -> (Sent, Vec<NewEvent>) {
     (sent, events.into_iter().map(|event| event.prepare().unwrap()).collect())
 }
 
-/// A message in the form of `expected.json`.
+/// Returns a message in the form of `expected.json`.
 fn shown(event: &NewEvent) -> Value {
     let payload = RawValue::from_string(event.payload.clone()).unwrap();
     let message = Recorded::read(&payload).unwrap().unwrap();
@@ -36,7 +36,7 @@ fn shown(event: &NewEvent) -> Value {
         "content_encoding": message.content_encoding,
         "headers": headers,
         "correlation_id": message.properties.text("correlation_id"),
-        // Celery says 0 where none was given; here that is left to the relay.
+        // Celery writes 0 if none was given; here the relay decides.
         "priority": message.properties.read::<u8>("priority").unwrap_or_default(),
     });
     rename_new(&mut shown);
@@ -123,7 +123,7 @@ fn the_members_of_a_group_in_a_group_are_its_own() {
     let inner = group([task("a2", &[3, 3]), task("a3", &[3, 3])]);
     let (sent, events) = events(group([task("a1", &[1, 2]).into(), inner]));
     assert_eq!(sent.tasks, ["a1", "a2", "a3"]);
-    // Celery begins at 0 again in the inner group, unless there is a chord around it.
+    // Celery starts at 0 again in the inner group, unless it is in a chord.
     let indices: Vec<Value> = events.iter().map(|event| shown(event)["headers"]["group_index"].clone()).collect();
     assert_eq!(indices, [0, 1, 2]);
 }

@@ -1,11 +1,11 @@
-//! Any payload is a message, refused, or something else; none makes a relay panic.
+//! Any payload is a message, an error, or something else. None makes a relay panic.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
 
-/// JSON of any form, not deep.
+/// Generates any JSON that is not deeply nested.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -27,13 +27,13 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Names that mean something in a message, and others.
+/// Generates names that have a meaning in a message, and others.
 fn names() -> impl Strategy<Value = String> {
     let known = ["task", "id", "eta", "expires", "timelimit", "retries", "argsrepr", "priority", "queue", "headers"];
     prop_oneof![proptest::sample::select(known.to_vec()).prop_map(str::to_owned), "\\PC{0,8}"]
 }
 
-/// A payload with keys of the stored form, each of which may be anything.
+/// Generates a payload with keys of the stored form and arbitrary values.
 fn payload() -> impl Strategy<Value = Value> {
     let key = prop_oneof![
         9 => proptest::sample::select(KEYS.to_vec()).prop_map(str::to_owned),
