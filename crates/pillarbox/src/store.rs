@@ -56,7 +56,7 @@ pub use list::{BadCursor, Cursor, Filter, Page, ToDestination, Turn};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use migrate::{Migration, Role};
 
-/// The number of lost leases that makes an event a suspect. The event may be what kills its relays. A suspect is claimed with other
+/// The number of lost leases that makes an event a suspect: it may be what kills its relays. A suspect is claimed with other
 /// suspects only, and with fewer of them after each further loss.
 pub const LOSSES_BEFORE_APART: u32 = 2;
 /// The number of lost leases after which an event is claimed alone, and sent while no other event is being sent.
@@ -122,7 +122,7 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// Returns the exclusive limit of losses per event. Events with as many or more are failed by the sweep, or are not asked for.
+    /// Returns the exclusive limit of losses per event. Events at or above it are failed by the sweep, or not asked for.
     #[must_use]
     pub const fn losses_below(&self) -> u32 {
         if self.alone { LOSSES_BEFORE_FAILED } else { LOSSES_BEFORE_ALONE }
