@@ -257,7 +257,7 @@ impl PostgresStore {
         self.schema.query(text).persistent(self.keeps_statements.load(Ordering::Relaxed))
     }
 
-    /// Stops keeping statements if the connection does not know one. Then there is a pooler after all, or the table was altered.
+    /// Stops keeping statements if the connection does not know one: there is a pooler after all, or the table was altered.
     fn forgets_statements(&self, error: sqlx::Error) -> sqlx::Error {
         const UNKNOWN_STATEMENT: [&str; 3] = ["26000", "42P05", "0A000"];
         if let sqlx::Error::Database(error) = &error

@@ -3,7 +3,7 @@
 //! callers pass in the time.
 //!
 //! An event that is committed late, or given back by a relay that died, is due below that place. So the floor trails by a few
-//! seconds unless there is a backlog, and now and then a claim begins at the beginning. Both are limited to a share of the time.
+//! seconds unless there is a backlog, and now and then a claim begins at the beginning. Both take a limited share of the time.
 
 use std::time::{Duration, Instant};
 

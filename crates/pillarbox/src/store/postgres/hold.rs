@@ -275,8 +275,8 @@ impl PostgresStore {
         settlements: &[&Settlement],
         delete: bool,
     ) -> Result<Done, sqlx::Error> {
-        // Plain deliveries and parks are written by their ids alone, so the database cannot refuse them. After a savepoint, each
-        // row that is locked and then written would also need a multixact.
+        // Plain deliveries and parks are written by their ids alone, so the database cannot refuse them. After a savepoint,
+        // each row that is locked and then written would also need a multixact.
         if settlements.iter().all(|settlement| settlement.is_plain_delivery() || settlement.plain_park().is_some()) {
             return self.settle_and_lease(hold, held, settlements, delete).await;
         }

@@ -1,4 +1,4 @@
-//! What the relays of one database tell each other and people: heartbeats, metrics, what a sweep and a cleanup do.
+//! The data that the relays of one database share: heartbeats, metrics, and the results of sweep and cleanup.
 
 use std::collections::HashMap;
 
