@@ -4,7 +4,7 @@
 -- subquery, here and elsewhere, because a volatile function cannot end the walk through an index.
 WITH due AS MATERIALIZED (
     SELECT id, next_attempt_at, seq,
-           -- The size of an uncompressed payload is known without decompressing it. A compressed one may be a hundred times larger.
+           -- The size of an uncompressed payload is known without decompressing it. A compressed one may be 100 times larger.
            CASE WHEN pg_column_compression(payload) IS NULL THEN pg_column_size(payload)
                 ELSE octet_length(payload::text) END AS bytes,
            claims + (claimed_by IS NOT NULL)::int AS losses

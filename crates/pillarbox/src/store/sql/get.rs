@@ -65,7 +65,7 @@ pub(in crate::store) async fn remaining<D: Database>(store: &D) -> Result<u64, S
     rows.and_then(|rows| one(rows)?.count("remaining")).map_err(database("counting due events"))
 }
 
-/// Emits in a transaction of its own, and adds a line to the audit when `who` is given and the event is new.
+/// Emits in a transaction of its own, and adds an audit entry when `who` is given and the event is new.
 pub(super) async fn emit<D: Database>(
     store: &D,
     event: Event,
