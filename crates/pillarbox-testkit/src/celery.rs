@@ -1,4 +1,4 @@
-//! A worker of Celery, as `make setup` has installed it, with an application that a test brings along.
+//! A Celery worker, as installed by `make setup`, with an application that a test provides.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use crate::process::Program;
 
-/// Python imports a good deal before a worker is ready, and a whole run keeps the machine busy.
+/// The timeout of a worker's start. Python imports a lot first, and a whole test run keeps the machine busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Which of the two versions of Celery that the tests know.
+/// The versions of Celery that the tests use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Celery {
-    /// The newest one.
+    /// The newest version.
     Newest,
-    /// The oldest one that is supported, 5.3.
+    /// The oldest supported version, 5.3.
     Oldest,
 }
 
@@ -31,7 +31,7 @@ impl Celery {
     }
 }
 
-/// A running worker: one process, whose threads run the tasks. It is killed when it is dropped.
+/// A running worker: one process with threads for the tasks. It is killed when it is dropped.
 #[derive(Debug)]
 pub struct CeleryWorker {
     program: Program,
@@ -42,7 +42,7 @@ impl CeleryWorker {
     /// consumes.
     ///
     /// # Panics
-    /// When Celery is missing, or the worker does not start, with what it wrote.
+    /// When Celery is missing, or the worker does not start, with its output.
     pub async fn start(celery: Celery, app: &Path, environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(celery.program());
         command.arg("--workdir").arg(app.parent().expect("a file is in a directory"));
@@ -55,7 +55,7 @@ impl CeleryWorker {
         Self { program }
     }
 
-    /// What it has written so far.
+    /// Returns its output so far.
     pub fn lines(&self) -> Vec<String> {
         self.program.lines()
     }

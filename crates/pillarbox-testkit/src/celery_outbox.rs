@@ -1,4 +1,4 @@
-//! An outbox of django-celery-outbox: its tables in a database of their own, tasks in them, and what its own relay would
+//! An outbox of django-celery-outbox: its tables in a database of their own, its tasks, and the rows that its own relay would
 //! select.
 
 use std::time::Duration;
@@ -10,10 +10,10 @@ use sqlx::{AssertSqlSafe, Executor, Row};
 
 use crate::TestDatabase;
 
-/// The tables, as its migrations make them.
+/// The tables, as its migrations create them.
 pub const CELERY_OUTBOX_TABLES: &str = include_str!("celery_outbox.sql");
 
-/// What django-celery-outbox's relay selects (`MessageSelector`), in SQL.
+/// The query of django-celery-outbox's relay (`MessageSelector`), in SQL.
 const SELECTED: &str = "
 SELECT id FROM celery_outbox
 WHERE (updated_at IS NULL OR retry_after <= statement_timestamp()
@@ -38,21 +38,21 @@ pub struct CeleryOutbox {
     pool: PgPool,
 }
 
-/// What changes of a row in `celery_outbox`.
+/// The columns of `celery_outbox` that change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskRow {
-    /// Of the row.
+    /// The row's id.
     pub id: i64,
-    /// When it was claimed or failed.
+    /// When the task was claimed or failed.
     pub updated_at: Option<DateTime<Utc>>,
-    /// Failed attempts.
+    /// The number of failed attempts.
     pub retries: i16,
-    /// When it is due again.
+    /// When the task is due again.
     pub retry_after: Option<DateTime<Utc>>,
 }
 
 impl CeleryOutbox {
-    /// Makes the tables in a fresh database.
+    /// Creates the tables in a fresh database.
     ///
     /// # Panics
     /// When there is no server, or it refuses.
@@ -62,7 +62,7 @@ impl CeleryOutbox {
         outbox
     }
 
-    /// A fresh database without the tables.
+    /// Creates a fresh database without the tables.
     ///
     /// # Panics
     /// When there is no server, or it refuses.
@@ -73,20 +73,20 @@ impl CeleryOutbox {
         Self { database, pool }
     }
 
-    /// The database's address.
+    /// Returns the database's URL.
     pub fn url(&self) -> String {
         self.database.url()
     }
 
-    /// For statements of a test's own.
+    /// Returns the pool, for statements of a test.
     pub fn pool(&self) -> &PgPool {
         &self.pool
     }
 
-    /// A store as another process would have it.
+    /// Opens a store with its own connections, as another process would.
     ///
     /// # Panics
-    /// When the database does not answer.
+    /// When the database does not respond.
     pub async fn store(&self, settings: CeleryOutboxSettings) -> CeleryOutboxStore {
         CeleryOutboxStore::connect(&self.url(), "public", settings).await.expect("the store connects")
     }
@@ -99,7 +99,7 @@ impl CeleryOutbox {
         self.pool.execute(AssertSqlSafe(statements.to_owned())).await.expect("the statements are right");
     }
 
-    /// Adds tasks; answers their ids, in order.
+    /// Adds tasks, and returns their ids in order.
     ///
     /// # Panics
     /// When the database refuses them.
@@ -110,10 +110,10 @@ impl CeleryOutbox {
         ids
     }
 
-    /// The tasks that are there, in order.
+    /// Returns the tasks in the table, in order.
     ///
     /// # Panics
-    /// When the database does not answer.
+    /// When the database does not respond.
     pub async fn rows(&self) -> Vec<TaskRow> {
         let rows = sqlx::query("SELECT id, updated_at, retries, retry_after FROM celery_outbox ORDER BY id")
             .fetch_all(&self.pool)
@@ -128,10 +128,10 @@ impl CeleryOutbox {
         rows.into_iter().map(row).collect()
     }
 
-    /// The ids that its own relay would select now.
+    /// Returns the ids that the package's own relay would select now.
     ///
     /// # Panics
-    /// When the database does not answer.
+    /// When the database does not respond.
     pub async fn selected(&self, stale: Duration) -> Vec<i64> {
         let mut ids: Vec<i64> = sqlx::query_scalar(SELECTED)
             .bind(stale.as_secs_f64())
@@ -143,10 +143,10 @@ impl CeleryOutbox {
         ids
     }
 
-    /// Selects a batch as its own relay does, and marks it as on its way.
+    /// Selects a batch as the package's own relay does, and marks it as in flight.
     ///
     /// # Panics
-    /// When the database does not answer.
+    /// When the database does not respond.
     pub async fn select_as_its_relay(&self, stale: Duration, limit: i32) -> Vec<i64> {
         let mut tx = self.pool.begin().await.expect("the database answers");
         let ids: Vec<i64> = sqlx::query_scalar(SELECTED)
@@ -164,10 +164,10 @@ impl CeleryOutbox {
         ids
     }
 
-    /// The dead letters: task id, retries, why.
+    /// Returns the dead letters: task id, retries, reason.
     ///
     /// # Panics
-    /// When the database does not answer.
+    /// When the database does not respond.
     pub async fn dead_letters(&self) -> Vec<(String, i16, Option<String>)> {
         sqlx::query_as("SELECT task_id, retries, failure_reason FROM celery_outbox_dead_letter ORDER BY id")
             .fetch_all(&self.pool)

@@ -1,8 +1,7 @@
-//! The conformance suite of stores: what every database must do in the same way, each check a test of its own.
+//! The conformance suite of stores: the behaviour that all databases share, each check a test of its own.
 //!
-//! A store's tests call [`store_suite!`](crate::store_suite) with the function that opens a fresh [`Outbox`] of it; a store
-//! that only relays use calls [`relay_suite!`](crate::relay_suite). The checks know the two store traits and nothing of any
-//! database.
+//! A store's tests call [`store_suite!`](crate::store_suite) with the function that opens a fresh [`Outbox`]. A store that only
+//! relays use calls [`relay_suite!`](crate::relay_suite). The checks know the two store traits and no database.
 #![allow(clippy::unwrap_used, reason = "a check that cannot go on has failed")]
 
 pub mod act;
@@ -30,8 +29,8 @@ pub use postgres::PostgresOutbox;
 pub use simulated::SimulatedOutbox;
 pub use sqlite::SqliteOutbox;
 
-/// The tests of a store's relay side, one per check: claims, leases, settles and upkeep. `$open` is an async function that
-/// returns a fresh [`Outbox`].
+/// Defines the tests of a store's relay traits, one per check: claims, leases, settles and upkeep. `$open` is an async function
+/// that returns a fresh [`Outbox`].
 #[macro_export]
 macro_rules! relay_suite {
     ($open:path) => {
@@ -130,8 +129,8 @@ macro_rules! relay_suite {
     };
 }
 
-/// The tests of a store, one per check: [`relay_suite!`](crate::relay_suite), and those of people's side and of the schema.
-/// `$open` is an async function that returns a fresh, migrated [`Outbox`].
+/// Defines the tests of a store, one per check: [`relay_suite!`](crate::relay_suite), `Inspect` and the schema. `$open` is an
+/// async function that returns a fresh, migrated [`Outbox`].
 #[macro_export]
 macro_rules! store_suite {
     (in $open:path; $($room:ident: $($check:ident),+ $(,)?;)+) => {
@@ -198,7 +197,7 @@ macro_rules! store_suite {
 
 #[cfg(test)]
 mod tests {
-    /// A check that is written and not listed would never run.
+    /// Fails for a check that is not listed, because it would never run.
     #[test]
     fn every_check_is_listed() {
         let list = include_str!("conformance.rs");

@@ -1,8 +1,8 @@
-//! What Pillarbox's tests and measurements stand on: servers of their own, a receiver that remembers, programs that can
-//! be killed, and one bounded wait.
+//! The basis of Pillarbox's tests and measurements: private servers, a receiver that records requests, programs that can be
+//! killed, and one bounded wait.
 //!
-//! Everything here panics when the machine does not give what a test needs, with how to get it: a test without its server
-//! fails, it is not skipped. It is never a normal dependency.
+//! Everything here panics when the machine lacks something that a test needs, with how to get it: a test without its server
+//! fails and is not skipped. It is never a normal dependency.
 
 pub mod celery;
 pub mod celery_outbox;

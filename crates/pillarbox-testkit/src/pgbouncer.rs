@@ -1,4 +1,4 @@
-//! A PgBouncer of one test, in front of one database: what stands between many applications and their PostgreSQL.
+//! A PgBouncer of one test, in front of one database: the usual pooler between many applications and their PostgreSQL.
 
 use std::fs;
 use std::net::TcpStream;
@@ -13,11 +13,11 @@ use crate::postgres::install;
 use crate::{port, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Debian's place, which is on root's path only.
+/// Debian's path, which is only in root's PATH.
 const DEBIAN: &str = "/usr/sbin/pgbouncer";
 
-/// A PgBouncer that gives a server connection away after each transaction, and the next one to whoever comes: as bad as a
-/// pooler may be. It ends when the value is dropped.
+/// A PgBouncer that releases a server connection after each transaction and gives it to the next client: the worst behaviour of
+/// a pooler. It ends when the value is dropped.
 #[derive(Debug)]
 pub struct PgBouncer {
     server: Child,
@@ -26,10 +26,10 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// Starts one in front of the database at `url`, without anything in its configuration for the sake of a client.
+    /// Starts a PgBouncer in front of the database at `url`, without any setting for a particular client.
     ///
     /// # Panics
-    /// When PgBouncer is missing or does not start, with what it logged.
+    /// When PgBouncer is missing or does not start, with its log.
     pub async fn start(url: &str) -> Self {
         let database: PgConnectOptions = url.parse().expect("the address of a database");
         let (directory, port) = (install::directory(), port::free());
@@ -54,7 +54,7 @@ impl PgBouncer {
         Self { server, address, _directory: directory }
     }
 
-    /// The address of the database behind it.
+    /// Returns the URL of the database through the pooler.
     pub fn url(&self) -> &str {
         &self.address
     }
@@ -81,7 +81,7 @@ fn configuration(database: &PgConnectOptions, port: u16) -> String {
 
 impl Drop for PgBouncer {
     fn drop(&mut self) {
-        // It has nothing to write, and newer versions wait for their clients when they are asked to end.
+        // It has nothing to write, and newer versions wait for their clients on a graceful shutdown.
         let _ = self.server.kill();
         let _ = self.server.wait();
     }

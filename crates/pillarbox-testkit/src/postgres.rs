@@ -1,4 +1,4 @@
-//! PostgreSQL for tests: a database of one's own on the server that a whole run shares, or a server of one's own.
+//! PostgreSQL for tests: a private database on the server that a whole run shares, or a private server.
 
 pub(crate) mod install;
 mod private;
@@ -14,20 +14,20 @@ pub use private::PrivatePostgres;
 /// The environment variable with the address of the shared server.
 const SHARED: &str = "PILLARBOX_TEST_POSTGRES";
 
-/// The address of the server that all tests of a run share.
+/// Returns the URL of the server that all tests of a run share.
 ///
 /// # Panics
-/// When nobody has started one, with how to do it.
+/// When no server was started, with how to start one.
 pub fn shared_url() -> String {
     env::var(SHARED).unwrap_or_else(|_| {
         panic!("{SHARED} is not set: run `make test`, or start a server with `make servers` and set what it prints")
     })
 }
 
-/// A database of one test, fresh, on the shared server.
+/// A fresh database of one test, on the shared server.
 ///
-/// `close` drops it, and so does dropping the value, except in a panic: what a failed test left is worth looking at. Names
-/// are unique, so a leftover harms nobody.
+/// `close` drops it, and so does dropping the value, except in a panic, so that the data of a failed test can be examined.
+/// Names are unique, so a leftover does no harm.
 #[derive(Debug)]
 pub struct TestDatabase {
     name: String,
@@ -36,7 +36,7 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// Creates it.
+    /// Creates the database.
     ///
     /// # Panics
     /// When there is no shared server, or it refuses.
@@ -44,7 +44,7 @@ impl TestDatabase {
         Self::create_on(&shared_url()).await
     }
 
-    /// Creates it on another server, for instance a [`PrivatePostgres`].
+    /// Creates the database on another server, for example a [`PrivatePostgres`].
     ///
     /// # Panics
     /// When the server is not there or refuses.
@@ -54,12 +54,12 @@ impl TestDatabase {
         Self { name, server: server.to_owned(), dropped: false }
     }
 
-    /// Its address.
+    /// Returns the database's URL.
     pub fn url(&self) -> String {
         with_database(&self.server, &self.name)
     }
 
-    /// Drops it, whoever is still connected.
+    /// Drops the database, even with open connections.
     ///
     /// # Panics
     /// When the server refuses.
@@ -78,13 +78,13 @@ impl Drop for TestDatabase {
         if self.dropped || thread::panicking() {
             return;
         }
-        // `drop` cannot await, and the test's runtime may be on its way out: a thread with a runtime of its own can.
+        // `drop` cannot await, and the test's runtime may be shutting down, so a thread with its own runtime does it.
         let (server, statement) = (self.server.clone(), self.drop_statement());
         let dropping = thread::spawn(move || {
             let runtime = runtime::Builder::new_current_thread().enable_all().build();
             runtime.map(|runtime| runtime.block_on(execute(&server, statement)))
         });
-        // Best effort: the server goes with the run.
+        // Best effort: the server is deleted after the run.
         let _ = dropping.join();
     }
 }
@@ -95,7 +95,7 @@ async fn execute(server: &str, statement: String) -> sqlx::Result<()> {
     connection.close().await
 }
 
-/// The same address with another database; parameters stay.
+/// Returns the same URL with another database; parameters stay.
 fn with_database(url: &str, name: &str) -> String {
     let (address, parameters) = url.split_at(url.find('?').unwrap_or(url.len()));
     let authority = address.find("://").map_or(0, |scheme| scheme + 3);

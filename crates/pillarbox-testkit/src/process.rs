@@ -1,4 +1,4 @@
-//! A program as a child process: its output line by line, and the signals that end it gently or not.
+//! A program as a child process: its output line by line, and the signals that end it gracefully or not.
 
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -9,20 +9,20 @@ use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::time;
 
-/// What can be sent to a process.
+/// The signals that can be sent to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// Stop in good order.
+    /// SIGTERM: shut down gracefully.
     Terminate,
-    /// What Ctrl-C sends. PostgreSQL: end the sessions, write everything, stop.
+    /// SIGINT, as sent by Ctrl-C. PostgreSQL ends its sessions, writes everything, and stops.
     Interrupt,
-    /// PostgreSQL: stop at once, and recover at the next start.
+    /// SIGQUIT. PostgreSQL stops at once, and recovers at the next start.
     Quit,
-    /// The end, without a chance to react.
+    /// SIGKILL: end without a chance to react.
     Kill,
-    /// Freeze.
+    /// SIGSTOP: freeze.
     Stop,
-    /// Go on after a freeze.
+    /// SIGCONT: continue after a freeze.
     Continue,
 }
 
@@ -38,9 +38,9 @@ impl Signal {
         }
     }
 
-    /// Sends the signal to the process `pid`; one that has ended already is no error.
+    /// Sends the signal to the process `pid`. A process that has already ended is no error.
     pub fn send(self, pid: u32) {
-        // The shell's own `kill`: the program of that name is not on every machine.
+        // The shell's built-in `kill`, because the program of that name is not on every machine.
         let command = format!("kill -s {} {pid}", self.name());
         Command::new("sh").arg("-c").arg(command).stderr(Stdio::null()).status().expect("sh can be started");
     }
@@ -54,7 +54,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts `command` and collects what it writes to its standard output and error.
+    /// Starts `command` and collects its standard output and error.
     ///
     /// # Panics
     /// When it cannot be started, or outside of a tokio runtime.
@@ -70,27 +70,27 @@ impl Program {
         Self { child, lines }
     }
 
-    /// The process id.
+    /// Returns the process id.
     ///
     /// # Panics
-    /// When the program has ended and that was waited for.
+    /// When the program has ended and was awaited.
     pub fn pid(&self) -> u32 {
         self.child.id().expect("the program is running")
     }
 
-    /// Sends a signal; nothing happens when the program has ended.
+    /// Sends a signal. Does nothing when the program has ended.
     pub fn signal(&self, signal: Signal) {
         if let Some(pid) = self.child.id() {
             signal.send(pid);
         }
     }
 
-    /// SIGKILL, and waits until the process is gone.
+    /// Sends SIGKILL, and waits until the process is gone.
     pub async fn kill(&mut self) {
         self.child.kill().await.expect("an own child can be killed");
     }
 
-    /// SIGTERM, and waits until the program has ended, at most `timeout`.
+    /// Sends SIGTERM, and waits until the program has ended, at most `timeout`.
     pub async fn terminate(&mut self, timeout: Duration) -> Result<ExitStatus> {
         self.signal(Signal::Terminate);
         self.wait(timeout).await
@@ -104,12 +104,12 @@ impl Program {
         }
     }
 
-    /// The lines written so far, of both streams, in the order in which they were read.
+    /// Returns the lines so far, of both streams, in the order in which they were read.
     pub fn lines(&self) -> Vec<String> {
         self.lines.borrow().clone()
     }
 
-    /// The first line that contains `part`, written already or within `timeout`.
+    /// Returns the first line that contains `part`, written already or within `timeout`.
     pub async fn wait_for_line(&self, part: &str, timeout: Duration) -> Result<String> {
         let mut lines = self.lines.clone();
         let find = |lines: &Vec<String>| lines.iter().find(|line| line.contains(part)).cloned();

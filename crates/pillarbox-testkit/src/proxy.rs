@@ -1,6 +1,6 @@
-//! A TCP proxy that a test puts between a client and its server, and that can swallow what passes: connections stay open and
-//! every byte is acknowledged, but nothing arrives any more. That is what a client sees of a firewall that forgot its
-//! connections, of a host that vanished behind a load balancer, or of a network that drops packets.
+//! A TCP proxy between a client and its server that can swallow traffic: connections stay open and every byte is acknowledged,
+//! but nothing arrives any more. A client sees the same when a firewall dropped its connections, when a host vanished behind a
+//! load balancer, or when a network drops packets.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,32 +25,32 @@ pub struct Proxy {
 #[derive(Debug)]
 struct Shared {
     upstream: Mutex<String>,
-    /// Those that exist, also the swallowed ones.
+    /// The open connections, including swallowed ones.
     connections: Mutex<Vec<Arc<Connection>>>,
     swallow_new: AtomicBool,
     refuse: AtomicBool,
 }
 
-/// Which bytes of a connection arrive.
+/// The directions of a connection that are swallowed.
 #[derive(Debug, Default)]
 struct Connection {
     swallow_requests: AtomicBool,
     swallow_answers: AtomicBool,
 }
 
-/// What is swallowed.
+/// The traffic to swallow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Swallow {
-    /// What the client sends: the server hears nothing, not even that the client has hung up.
+    /// The client's bytes: the server receives nothing, not even that the client has closed.
     Requests,
-    /// What the server sends: it does what it is asked, and nobody hears of it.
+    /// The server's bytes: it executes requests, and the client receives no response.
     Answers,
-    /// Everything.
+    /// Both directions.
     Both,
 }
 
 impl Proxy {
-    /// Starts one in front of `upstream`, a host and a port.
+    /// Starts a proxy in front of `upstream`, a host and a port.
     ///
     /// # Panics
     /// Outside of a tokio runtime, or when no port is free.
@@ -70,36 +70,36 @@ impl Proxy {
         Self { address, shared, _serving: serving }
     }
 
-    /// Starts one in front of the PostgreSQL server of this URL.
+    /// Starts a proxy in front of the PostgreSQL server of this URL.
     ///
     /// # Panics
-    /// As [`start`](Self::start), and when the URL cannot be read.
+    /// As [`start`](Self::start), and when the URL is invalid.
     pub async fn before_postgres(url: &str) -> Self {
         let options: PgConnectOptions = url.parse().expect("the address of a database");
         Self::start(&format!("{}:{}", options.get_host(), options.get_port())).await
     }
 
-    /// The same database, through this proxy.
+    /// Returns the URL of the same database through this proxy.
     ///
     /// # Panics
-    /// When the URL cannot be read.
+    /// When the URL is invalid.
     pub fn url(&self, url: &str) -> String {
         let options: PgConnectOptions = url.parse().expect("the address of a database");
         let name = options.get_database().expect("the name of a database");
         format!("postgres://{}@{}/{name}", options.get_username(), self.address)
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// New connections go to this server.
+    /// Sends new connections to this server.
     pub fn switch_to(&self, upstream: &str) {
         upstream.clone_into(&mut lock(&self.shared.upstream));
     }
 
-    /// From now on nothing passes on the connections that exist, for ever. New ones work. Returns how many there were.
+    /// Swallows all further traffic of the open connections, forever. New ones work. Returns the number of open connections.
     pub fn swallow(&self, what: Swallow) -> usize {
         let connections = lock(&self.shared.connections);
         for connection in &*connections {
@@ -109,19 +109,19 @@ impl Proxy {
         connections.len()
     }
 
-    /// Whether new connections are accepted and nothing ever passes on them.
+    /// Sets whether new connections are accepted and swallowed.
     pub fn swallow_new(&self, swallow: bool) {
         self.shared.swallow_new.store(swallow, Ordering::SeqCst);
     }
 
-    /// Whether new connections are closed at once.
+    /// Sets whether new connections are closed at once.
     pub fn refuse_new(&self, refuse: bool) {
         self.shared.refuse.store(refuse, Ordering::SeqCst);
     }
 }
 
 async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    // They end with this task.
+    // The connections end with this task.
     let mut lines = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         if !shared.refuse.load(Ordering::SeqCst) {
@@ -145,7 +145,7 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
     lock(&shared.connections).retain(|other| !Arc::ptr_eq(other, &connection));
 }
 
-/// Passes bytes on until the end. Of a swallowed direction not even the end is passed on: the task keeps it open.
+/// Forwards bytes until the end. In a swallowed direction not even the end is forwarded: the task keeps it open.
 async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, swallow: &AtomicBool) {
     let mut buffer = vec![0; 16 * 1024];
     loop {

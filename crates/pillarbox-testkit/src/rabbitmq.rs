@@ -1,5 +1,5 @@
-//! RabbitMQ for tests: the one that a whole run shares, where tests keep apart by the names of their queues and exchanges,
-//! or one of one's own, to be stopped and killed.
+//! RabbitMQ for tests: a broker that a whole run shares, where tests use distinct names of queues and exchanges, or a private
+//! broker, to be stopped and killed.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,15 +11,15 @@ use crate::server::Server;
 
 /// The environment variable with the address of the shared broker.
 const SHARED: &str = "PILLARBOX_TEST_AMQP";
-/// RabbitMQ's own script. The one on Debian's path, of the same name, becomes another user first.
+/// RabbitMQ's own script. The one of the same name in Debian's PATH first switches the user.
 const DEBIAN: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 const MEMORY: &str = "1GB";
 const NODE: &str = "pillarbox@localhost";
 
-/// The address of the broker that all tests of a run share.
+/// Returns the URL of the broker that all tests of a run share.
 ///
 /// # Panics
-/// When nobody has started one, with how to do it.
+/// When no broker was started, with how to start one.
 pub fn shared_url() -> String {
     env::var(SHARED).unwrap_or_else(|_| {
         panic!("{SHARED} is not set: run `make test`, or start servers with `make servers` and set what it prints")
@@ -30,15 +30,15 @@ pub fn shared_url() -> String {
 #[derive(Debug)]
 pub struct RabbitMq {
     server: Server,
-    /// Where Erlang listens. Being told it, the node needs no epmd, which would outlive it.
+    /// The port of Erlang's distribution. With a fixed port, the node needs no epmd, which would outlive it.
     distribution: u16,
 }
 
 impl RabbitMq {
-    /// Starts one; that takes some seconds.
+    /// Starts a broker, which takes some seconds.
     ///
     /// # Panics
-    /// When RabbitMQ is missing or does not start, with what it logged.
+    /// When RabbitMQ is missing or does not start, with its log.
     pub async fn start() -> Self {
         let server = Server::new("rabbitmq");
         let write = |name: &str, text: String| {
@@ -51,27 +51,27 @@ impl RabbitMq {
         rabbitmq
     }
 
-    /// The address of its virtual host `/`; the same after every restart.
+    /// Returns the URL of its virtual host `/`; the same after every restart.
     pub fn url(&self) -> String {
         format!("amqp://guest:guest@127.0.0.1:{}//", self.server.port())
     }
 
-    /// The port that it listens on, also after a restart.
+    /// Returns the port that it listens on; the same after every restart.
     pub fn port(&self) -> u16 {
         self.server.port()
     }
 
-    /// Its process id, while it runs.
+    /// Returns its process id, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.server.pid()
     }
 
-    /// SIGKILL, and waits until it is gone: what it confirmed of durable queues and persistent messages stays.
+    /// Sends SIGKILL, and waits until it is gone. Confirmed persistent messages in durable queues are kept.
     pub async fn kill(&mut self) {
         self.server.end(Signal::Kill).await;
     }
 
-    /// Stops it in good order: connections are closed with a reason. Nothing happens when it is stopped.
+    /// Shuts the broker down gracefully: connections are closed with a reason. Does nothing when it is stopped.
     ///
     /// # Panics
     /// When it does not end.
@@ -79,26 +79,26 @@ impl RabbitMq {
         self.server.end(Signal::Terminate).await;
     }
 
-    /// Stops it from reacting, connections open, until `thaw`.
+    /// Freezes the process, with open connections, until `thaw`.
     pub fn freeze(&self) {
         self.server.signal(Signal::Stop);
     }
 
-    /// Lets it go on after `freeze`.
+    /// Continues the process after `freeze`.
     pub fn thaw(&self) {
         self.server.signal(Signal::Continue);
     }
 
-    /// Starts it after `kill` or `stop`, on the same port and data.
+    /// Starts the broker after `kill` or `stop`, on the same port and data.
     ///
     /// # Panics
-    /// When it is running, or does not start, with what it logged.
+    /// When it is running, or does not start, with its log.
     pub async fn start_again(&mut self) {
         let command = self.command();
         self.server.start(command).await;
     }
 
-    /// How much memory it may take, from the next start on. With too little it blocks whoever publishes.
+    /// Sets its memory limit from the next start on. With too little memory it blocks publishers.
     ///
     /// # Panics
     /// When its configuration cannot be written.
@@ -110,7 +110,7 @@ impl RabbitMq {
     fn command(&self) -> Command {
         let directory = self.server.directory();
         let mut command = Command::new(if Path::new(DEBIAN).exists() { DEBIAN } else { "rabbitmq-server" });
-        // The process that is started becomes the server itself when it allows input, which `-noinput` takes away again.
+        // The started process becomes the server itself when it allows input, which `-noinput` disables again.
         let arguments = format!(
             "-noinput -sname {NODE} -setcookie pillarbox -start_epmd false -erl_epmd_port {} \
              -kernel inet_dist_use_interface {{127,0,0,1}}",

@@ -1,4 +1,4 @@
-//! The other side of an HTTP delivery: a loopback receiver that remembers every request and answers as a test says.
+//! The receiving side of an HTTP delivery: a loopback receiver that records every request and responds as a test says.
 
 mod answer;
 mod book;
@@ -27,22 +27,22 @@ use line::{Door, Line, Lines};
 
 use crate::port;
 
-/// A request as it came in.
+/// A request as it arrived.
 #[derive(Debug, Clone)]
 pub struct Received {
-    /// The path of its address.
+    /// The path of the URL.
     pub path: String,
     /// The event's id from the header `webhook-id`, if there is one.
     pub id: Option<Uuid>,
-    /// All its headers.
+    /// All headers.
     pub headers: HeaderMap,
-    /// Its body.
+    /// The body.
     pub body: Bytes,
-    /// When it had arrived completely.
+    /// When the request had arrived completely.
     pub at: Instant,
 }
 
-/// An HTTP receiver on a loopback port of its own. It answers 200 until it is told otherwise, and ends when it is dropped.
+/// An HTTP receiver on a loopback port of its own. It responds with 200 by default, and ends when it is dropped.
 #[derive(Debug)]
 pub struct Receiver {
     address: SocketAddr,
@@ -51,7 +51,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Starts one that keeps every request.
+    /// Starts a receiver that keeps every request.
     ///
     /// # Panics
     /// Outside of a tokio runtime, or when no port is free.
@@ -59,7 +59,7 @@ impl Receiver {
         Self::open(Book::keeping()).await
     }
 
-    /// Starts one that only counts, for measurements: [`received`](Self::received) stays empty.
+    /// Starts a receiver that only counts, for measurements: [`received`](Self::received) stays empty.
     ///
     /// # Panics
     /// As [`start`](Self::start).
@@ -77,52 +77,52 @@ impl Receiver {
         Self { address, book, serving }
     }
 
-    /// The address of `path` on this receiver.
+    /// Returns the URL of `path` on this receiver.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}/{}", self.address, path.trim_start_matches('/'))
     }
 
-    /// Its host and port.
+    /// Returns its host and port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on, every request is answered by what `script` says about it.
+    /// Responds to every further request as `script` decides.
     pub fn answer_with(&self, script: impl Fn(&Received) -> Answer + Send + Sync + 'static) {
         self.book.answer_with(Arc::new(script));
     }
 
-    /// All requests, in the order of their arrival.
+    /// Returns all requests, in the order of their arrival.
     pub fn received(&self) -> Vec<Received> {
         self.book.received()
     }
 
-    /// How many requests came in, whatever they were answered.
+    /// Returns the number of requests, whatever the responses were.
     pub fn count(&self) -> usize {
         self.book.seen().borrow().requests
     }
 
-    /// How many different ids came in.
+    /// Returns the number of distinct ids.
     pub fn distinct(&self) -> usize {
         self.book.seen().borrow().ids
     }
 
-    /// How often each id came in: more than one means a repeated delivery.
+    /// Returns the number of requests per id: more than one means a repeated delivery.
     pub fn requests_by_id(&self) -> HashMap<Uuid, u32> {
         self.book.by_id(|tally| tally.requests)
     }
 
-    /// How often each id was answered with success; an id that never was is absent.
+    /// Returns the number of successful responses per id; an id without one is absent.
     pub fn accepted_by_id(&self) -> HashMap<Uuid, u32> {
         self.book.by_id(|tally| tally.accepted)
     }
 
-    /// Waits until at least `wanted` requests came in; the error says how many did within `timeout`.
+    /// Waits until at least `wanted` requests arrived. The error says how many did within `timeout`.
     pub async fn wait_for(&self, wanted: usize, timeout: Duration) -> Result<()> {
         self.wait(timeout, wanted, "requests", |seen| seen.requests).await
     }
 
-    /// Waits until at least `wanted` different ids came in; the error says how many did within `timeout`.
+    /// Waits until at least `wanted` distinct ids arrived. The error says how many did within `timeout`.
     pub async fn wait_for_distinct(&self, wanted: usize, timeout: Duration) -> Result<()> {
         self.wait(timeout, wanted, "different ids", |seen| seen.ids).await
     }
@@ -136,20 +136,20 @@ impl Receiver {
         Ok(())
     }
 
-    /// An outage: breaks every connection and refuses new ones. What came in stays known.
+    /// Begins an outage: breaks every connection and refuses new ones. Recorded requests are kept.
     pub async fn stop(&self) {
         let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut serving) = serving {
             serving.end();
-            // The port is free only when the task is gone; that it was cancelled is no news.
+            // The port is free only when the task is gone. Its error is the expected cancellation.
             let _ = (&mut serving.task).await;
         }
     }
 
-    /// The end of an outage: listens again on the same port.
+    /// Ends an outage: listens again on the same port.
     ///
     /// # Panics
-    /// When another process took the port meanwhile.
+    /// When another process has taken the port.
     pub async fn restart(&self) {
         self.stop().await;
         let listener = TcpListener::bind(self.address).await.expect("the receiver's port is still free");
@@ -158,7 +158,7 @@ impl Receiver {
     }
 }
 
-/// A time between a start and an outage.
+/// A period between a start and an outage.
 #[derive(Debug)]
 struct Serving {
     task: JoinHandle<()>,
@@ -171,7 +171,7 @@ impl Serving {
         let door = Door::new(listener, lines.clone());
         let service = Router::new().fallback(receive).with_state(book).into_make_service_with_connect_info::<Line>();
         let task = tokio::spawn(async move {
-            // It never ends by itself: errors of single connections are dealt with inside.
+            // It never ends by itself: errors of single connections are handled inside.
             let _ = axum::serve(door, service).await;
         });
         Self { task, lines }
@@ -192,7 +192,7 @@ impl Drop for Serving {
 async fn receive(State(book): State<Arc<Book>>, ConnectInfo(line): ConnectInfo<Line>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let Ok(body) = body::to_bytes(body, usize::MAX).await else {
-        // The sender went away in the middle of its request.
+        // The sender disconnected during its request.
         return line.hang_up().await;
     };
     let id = parts.headers.get("webhook-id").and_then(|id| Uuid::try_parse_ascii(id.as_bytes()).ok());

@@ -1,5 +1,5 @@
-//! Redis for tests: the one that a whole run shares, where tests keep apart by the names of their keys, or one of one's own,
-//! to be stopped and killed.
+//! Redis for tests: a server that a whole run shares, where tests use distinct names of keys, or a private server, to be
+//! stopped and killed.
 
 use std::env;
 use std::process::Command;
@@ -11,10 +11,10 @@ use crate::server::Server;
 /// The environment variable with the address of the shared server.
 const SHARED: &str = "PILLARBOX_TEST_REDIS";
 
-/// The address of the server that all tests of a run share.
+/// Returns the URL of the server that all tests of a run share.
 ///
 /// # Panics
-/// When nobody has started one, with how to do it.
+/// When no server was started, with how to start one.
 pub fn shared_url() -> String {
     env::var(SHARED).unwrap_or_else(|_| {
         panic!("{SHARED} is not set: run `make test`, or start servers with `make servers` and set what it prints")
@@ -29,18 +29,18 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts one that has written to its disk whatever it acknowledges, so that a kill loses nothing.
+    /// Starts a server that writes to disk before it acknowledges, so that a kill loses nothing.
     ///
     /// # Panics
-    /// When Redis is missing or does not start, with what it logged.
+    /// When Redis is missing or does not start, with its log.
     pub async fn start() -> Self {
         Self::start_with(&[("appendonly", "yes"), ("appendfsync", "always")]).await
     }
 
-    /// Starts one with these settings of `redis.conf`; with none of them it forgets everything when it ends.
+    /// Starts a server with these settings of `redis.conf`; without any, it loses all data when it ends.
     ///
     /// # Panics
-    /// When Redis is missing or does not start, with what it logged.
+    /// When Redis is missing or does not start, with its log.
     pub async fn start_with(settings: &[(&str, &str)]) -> Self {
         let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let mut redis = Self { server: Server::new("redis"), settings };
@@ -48,27 +48,27 @@ impl Redis {
         redis
     }
 
-    /// The address of its database 0; the same after every restart.
+    /// Returns the URL of its database 0; the same after every restart.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/0", self.server.port())
     }
 
-    /// The port that it listens on, also after a restart.
+    /// Returns the port that it listens on; the same after every restart.
     pub fn port(&self) -> u16 {
         self.server.port()
     }
 
-    /// Its process id, while it runs.
+    /// Returns its process id, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.server.pid()
     }
 
-    /// SIGKILL, and waits until it is gone.
+    /// Sends SIGKILL, and waits until it is gone.
     pub async fn kill(&mut self) {
         self.server.end(Signal::Kill).await;
     }
 
-    /// Stops it in good order. Nothing happens when it is stopped.
+    /// Shuts the server down gracefully. Does nothing when it is stopped.
     ///
     /// # Panics
     /// When it does not end.
@@ -76,20 +76,20 @@ impl Redis {
         self.server.end(Signal::Terminate).await;
     }
 
-    /// Stops it from reacting, connections open, until `thaw`.
+    /// Freezes the process, with open connections, until `thaw`.
     pub fn freeze(&self) {
         self.server.signal(Signal::Stop);
     }
 
-    /// Lets it go on after `freeze`.
+    /// Continues the process after `freeze`.
     pub fn thaw(&self) {
         self.server.signal(Signal::Continue);
     }
 
-    /// Starts it after `kill` or `stop`, on the same port and data.
+    /// Starts the server after `kill` or `stop`, on the same port and data.
     ///
     /// # Panics
-    /// When it is running, or does not start, with what it logged.
+    /// When it is running, or does not start, with its log.
     pub async fn start_again(&mut self) {
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--save", "", "--port"]).arg(self.server.port().to_string());
@@ -100,16 +100,16 @@ impl Redis {
     }
 }
 
-/// A connection that waits for its answers: a busy machine is no failure.
+/// Connects with long timeouts, because a busy machine is no failure.
 ///
 /// # Panics
-/// When the server does not answer.
+/// When the server does not respond.
 pub async fn connect(url: &str) -> redis::aio::MultiplexedConnection {
     let patience = Some(Duration::from_secs(20));
     let config = redis::AsyncConnectionConfig::new().set_connection_timeout(patience).set_response_timeout(patience);
     let client = redis::Client::open(url).expect("an address of a Redis");
     let connection = client.get_multiplexed_async_connection_with_config(&config).await.expect("Redis answers");
-    // One that was killed reads what it wrote before it answers anything else.
+    // A server that was killed reads its file before it responds to anything else.
     crate::wait_until("Redis has read its file", Duration::from_secs(20), async || {
         redis::cmd("PING").query_async::<()>(&mut connection.clone()).await.is_ok()
     })

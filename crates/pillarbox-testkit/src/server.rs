@@ -1,4 +1,4 @@
-//! A server as a child process that a test may kill and start again, in a temporary directory and on ports of its own.
+//! A server as a child process that a test may kill and restart, in a temporary directory and on ports of its own.
 
 use std::fs::{self, File};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use crate::{port, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One server: what is the same of all of them.
+/// The common part of all servers.
 #[derive(Debug)]
 pub(crate) struct Server {
     name: &'static str,
@@ -23,7 +23,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server that is yet to be started.
+    /// Creates a server that is not yet started.
     pub(crate) fn new(name: &'static str) -> Self {
         let directory = TempDir::with_prefix(format!("pillarbox-{name}-")).expect("a temporary directory can be made");
         Self { name, directory, port: port::free(), child: None }
@@ -59,7 +59,7 @@ impl Server {
         self.child = Some(child);
     }
 
-    /// Sends a signal, and waits until the process is gone. Nothing happens when it is not running.
+    /// Sends a signal, and waits until the process is gone. Does nothing when it is not running.
     pub(crate) async fn end(&mut self, signal: Signal) {
         let Some(mut child) = self.child.take() else { return };
         signal.send(child.id());
@@ -67,7 +67,7 @@ impl Server {
         wait_until(&format!("{} has ended", self.name), PATIENCE, ended).await;
     }
 
-    /// Freezes the process, or lets it go on.
+    /// Sends a signal, for example to freeze or continue the process.
     pub(crate) fn signal(&self, signal: Signal) {
         if let Some(pid) = self.pid() {
             signal.send(pid);
@@ -78,7 +78,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // At once: what it has goes with its directory.
+            // Killed at once, because its data is deleted with its directory.
             let _ = child.kill();
             let _ = child.wait();
         }

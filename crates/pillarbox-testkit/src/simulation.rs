@@ -1,7 +1,7 @@
-//! The simulation: real relays on one thread, with paused time, a simulated store and simulated destinations. A seed makes
-//! a plan, and a plan is carried out in the same way each time: interleavings come from the latencies that the seed gives.
+//! The simulation: real relays on one thread, with paused time, a simulated store and simulated destinations. A seed makes a
+//! plan, and a plan runs the same way each time. Interleavings come from latencies, which the seed determines.
 //!
-//! Every run ends in peace: nothing breaks any more, and everything must be delivered, or visibly failed, within bounds.
+//! Every run ends with a period without faults: every event must be delivered, or visibly failed, within bounds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,29 +22,29 @@ use sink::SimulatedSink;
 use store::SimulatedStore;
 use world::{Process, World, lock};
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What it was drawn from.
+    /// The plan of the run.
     pub plan: Plan,
-    /// Promises that were broken.
+    /// The broken promises.
     pub broken: Vec<String>,
-    /// What happened, for a reader.
+    /// The log of the run.
     pub lines: Vec<String>,
-    /// Events that were emitted.
+    /// The number of emitted events.
     pub events: usize,
-    /// Events that were sent, again and again.
+    /// The number of sends, including repeated ones.
     pub sends: u64,
-    /// Simulated time.
+    /// The simulated time.
     pub time: Duration,
-    /// The longest that an event of the steady destination waited.
+    /// The longest wait of an event for the steady destination.
     pub longest_wait: Duration,
 }
 
-/// Carries out the plan of this seed.
+/// Runs the plan of this seed.
 ///
 /// # Panics
-/// When there is no runtime to be had.
+/// When no runtime can be created.
 pub fn run(seed: u64) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -67,7 +67,7 @@ async fn simulate(plan: Plan) -> Outcome {
     }
     slots.iter().for_each(tokio::task::JoinHandle::abort);
     let time = world.elapsed();
-    // A task that is dropped with its runtime may keep the world alive: a hundred thousand runs must not keep their tables.
+    // A task that is dropped with its runtime may keep the world alive. A hundred thousand runs must not keep their tables.
     drop(std::mem::take(&mut *lock(&world.table)));
     let mut journal = std::mem::take(&mut *lock(&world.journal));
     Outcome {
@@ -86,7 +86,7 @@ async fn emit_all(world: &World) {
         tokio::time::sleep_until(world.at(emit.at)).await;
         world.emit(emit);
     }
-    // When everything has been healthy for a while, each place gets one more: a breaker that stays open keeps it.
+    // When everything has been healthy for a while, each place gets one more event: a breaker that stayed open would park it.
     tokio::time::sleep_until(world.at(world.plan.heals_at + Duration::from_secs(30))).await;
     for route in 0..world.plan.places.len() {
         let at = world.elapsed();
@@ -104,7 +104,7 @@ async fn step_clocks(world: Arc<World>) {
     }
 }
 
-/// Whether nothing is pending before the deadline.
+/// Returns whether no event is pending before the deadline.
 async fn settles_down(world: &World) -> bool {
     let deadline = checks::deadline(&world.plan);
     while world.elapsed() < deadline {
@@ -116,7 +116,7 @@ async fn settles_down(world: &World) -> bool {
     false
 }
 
-/// When nothing is left to do, nothing is sent and little is asked.
+/// Checks that idle relays send nothing and run few statements.
 async fn check_quiet(world: &World) {
     tokio::time::sleep(Duration::from_secs(5)).await;
     let before = {
@@ -129,7 +129,7 @@ async fn check_quiet(world: &World) {
         let journal = lock(&world.journal);
         (journal.sends - before.0, journal.statements - before.1)
     };
-    // Each relay asks a few things each second.
+    // Each relay runs a few statements each second.
     let most = 15 * idle.as_secs() * world.plan.relays as u64;
     if sends > 0 || statements > most {
         world.broken(format!("{sends} sends and {statements} statements in {idle:?} without work"));
@@ -143,7 +143,7 @@ async fn check_quiet(world: &World) {
     }
 }
 
-/// Starts the relay of a slot again and again, whatever ends it.
+/// Starts the relay of a slot again and again, however it ends.
 async fn keep_running(world: Arc<World>, slot: usize) {
     let endings: Vec<(Duration, Mishap)> = world
         .plan
@@ -197,7 +197,7 @@ async fn keep_running(world: Arc<World>, slot: usize) {
         if world.lives(process) {
             world.ended(process);
         }
-        // What a dead process still holds in memory is kept: its tasks wait for ever.
+        // The memory of a dead process is kept: its tasks wait forever.
         std::mem::forget(relay);
     }
 }

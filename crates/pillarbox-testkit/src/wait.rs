@@ -1,6 +1,6 @@
-//! The one wait of the tests: until something is true, within a bound.
+//! The one wait of the tests: until a condition is true, within a bound.
 //!
-//! For what gives no signal, such as a row that another process changes. What can signal is waited for by its signal.
+//! It is for conditions without a signal, such as a row that another process changes. Otherwise tests wait for the signal.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tokio::time;
 
 const POLL: Duration = Duration::from_millis(5);
 
-/// Waits until `check` answers true.
+/// Waits until `check` returns true.
 ///
 /// # Panics
-/// With `what` when that has not happened within `timeout`, also when `check` itself does not come back.
+/// With `what` when that has not happened within `timeout`, also when `check` itself does not return.
 pub async fn wait_until(what: &str, timeout: Duration, mut check: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !check().await {

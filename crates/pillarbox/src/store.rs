@@ -1,11 +1,11 @@
 //! The store traits, split by their callers, and the claim, which is a value.
 //!
-//! [`Claims`], [`Parking`] and [`Fleet`] are the relay's side, together [`Store`]; [`Inspect`] is people's side,
-//! and [`AdminStore`] adds the admin's jobs and sessions. A source
-//! that is not a table can implement [`Claims`] alone. Stores on SQL databases share one layer, `store/sql`.
+//! [`Claims`], [`Parking`] and [`Fleet`] are for relays; together they are [`Store`]. [`Inspect`] is for people, and
+//! [`AdminStore`] adds the admin's jobs and sessions. A source that is not a table can implement [`Claims`] alone. Stores
+//! on SQL databases share one layer, `store/sql`.
 //!
-//! A [`Claim`] carries its events. Settling consumes it, so that nobody settles an event of another relay, and a claim
-//! that is dropped unsettled gives its events back. Each store chooses how it holds a claim: by leases, or by locks for a
+//! A [`Claim`] carries its events. Settling consumes it, so a relay cannot settle an event of another relay. A claim that
+//! is dropped unsettled gives its events back. Each store chooses how it holds a claim: by leases, or by locks for a
 //! moment. Stores know no sinks.
 
 use std::time::Duration;
@@ -56,102 +56,102 @@ pub use list::{BadCursor, Cursor, Filter, Page, ToDestination, Turn};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use migrate::{Migration, Role};
 
-/// An event whose lease ran out this often is a suspect: it may be what kills its relays. It is claimed with other suspects
-/// only, and with fewer of them after each further loss.
+/// The number of lost leases that makes an event a suspect: it may be what kills its relays. A suspect is claimed with other
+/// suspects only, and with fewer of them after each further loss.
 pub const LOSSES_BEFORE_APART: u32 = 2;
-/// An event whose lease ran out this often is claimed alone, and sent while nothing else is.
+/// The number of lost leases after which an event is claimed alone, and sent while no other event is being sent.
 pub const LOSSES_BEFORE_ALONE: u32 = LOSSES_BEFORE_APART + 2;
-/// An event whose lease ran out this often, the last three times while nothing else was sent, is failed.
+/// The number of lost leases after which an event is failed. The last three occurred while no other event was being sent.
 pub const LOSSES_BEFORE_FAILED: u32 = LOSSES_BEFORE_ALONE + 3;
 
-// The index outbox_event_suspect, and sweep.sql with it, holds what has lost as often as this.
+// The index outbox_event_suspect and sweep.sql contain events with 4 losses or more.
 const _: () = assert!(LOSSES_BEFORE_FAILED > 4);
 
-/// In which order events are sent.
+/// The order in which events are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
-    /// As soon as they can be.
+    /// Events are sent as soon as possible.
     #[default]
     None,
-    /// Those of one aggregate one after another, by `seq`; those of different aggregates as soon as they can be.
+    /// Events of one aggregate are sent one after another, by `seq`; events of different aggregates as soon as possible.
     Aggregate(OnFailed),
 }
 
-/// What a failed event means for those of its aggregate that come after it.
+/// The effect of a failed event on later events of its aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnFailed {
-    /// They wait until people have retried or deleted it.
+    /// Later events wait until a person retries or deletes the failed event.
     #[default]
     Block,
-    /// They are sent without it.
+    /// Later events are sent without the failed event.
     Skip,
 }
 
-/// How a claim is held, on databases where there is a choice: PostgreSQL.
+/// How a claim is held, on databases that offer a choice: PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClaimBy {
-    /// By locks, for a moment, and leases for what is slow; by leases alone when a relay has died lately, so that an event
-    /// that kills its relays is found out.
+    /// By locks for a moment, and by leases for slow events. If a relay died recently, by leases only, so that an event that
+    /// kills its relays is found.
     #[default]
     Auto,
-    /// By leases: no transaction is open while anything is sent, for two writes instead of one.
+    /// By leases. No transaction is open while an event is sent, at the cost of two writes instead of one.
     Lease,
-    /// As `Auto`, also when relays have died: an event that kills them at once does so for ever.
+    /// As `Auto`, even after relays died. An event that kills its relay at once does so forever.
     Lock,
 }
 
-/// What a relay asks for when it claims.
+/// The parameters of a claim.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask {
-    /// At most so many events.
+    /// The maximum number of events.
     pub limit: usize,
-    /// At most about so many bytes of payload, but always one event.
+    /// The approximate maximum of payload bytes. A claim may always have one event.
     pub bytes: usize,
-    /// How long they are ours.
+    /// How long the lease lasts.
     pub lease: Duration,
-    /// With [`Order::Aggregate`], no event while an earlier one of its aggregate is not delivered, unless that is in the
-    /// same claim before it.
+    /// The order. With [`Order::Aggregate`], an event is claimed only if all earlier events of its aggregate are delivered or
+    /// precede it in the same claim.
     pub order: Order,
-    /// Whether an ordered claim looks at everything that is due before it answers that there is nothing to send. One that
-    /// does not may leave what has just become free to the next.
+    /// Whether an ordered claim examines every due event before it returns an empty claim. If not, it may leave events that
+    /// have just become free to the next claim.
     pub whole: bool,
-    /// How they are held.
+    /// How the events are held.
     pub claim_by: ClaimBy,
-    /// Whether an event may come that must be sent alone. Without it such events wait.
+    /// Whether the claim may return an event that must be sent alone. If not, such events wait.
     pub alone: bool,
 }
 
 impl Ask {
-    /// How often the events may have lost their leases, at most: what has more is failed by the sweep, or not asked for.
+    /// Returns the exclusive limit of losses per event. Events at or above it are failed by the sweep, or not asked for.
     #[must_use]
     pub const fn losses_below(&self) -> u32 {
         if self.alone { LOSSES_BEFORE_FAILED } else { LOSSES_BEFORE_ALONE }
     }
 
-    /// Without an order.
+    /// Creates a request without an order.
     #[must_use]
     pub const fn new(limit: usize, bytes: usize, lease: Duration) -> Self {
         Self { limit, bytes, lease, order: Order::None, whole: true, claim_by: ClaimBy::Auto, alone: true }
     }
 }
 
-/// An event that a sweep has given up.
+/// An event that a sweep has failed.
 #[derive(Debug)]
 pub struct Swept {
     /// The event.
     pub event: StoredEvent,
-    /// Why, as it stands in the table.
+    /// The error in the event's row.
     pub error: String,
 }
 
 /// How old terminal events must be to be deleted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Retention {
-    /// Since they were delivered.
+    /// The age since delivery.
     pub delivered_after: Duration,
-    /// Since they failed.
+    /// The age since failure.
     pub failed_after: Duration,
-    /// At most so many in one statement.
+    /// The maximum number of events per statement.
     pub batch: usize,
 }
 
@@ -166,27 +166,27 @@ impl Default for Retention {
     }
 }
 
-/// What one batch of cleanup did.
+/// The result of one cleanup batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cleaned {
-    /// Events deleted.
+    /// The number of deleted events.
     pub deleted: u64,
-    /// Whether events that are old enough are still there.
+    /// Whether more events are old enough.
     pub more: bool,
-    /// Nothing was done because another relay is cleaning up.
+    /// Whether the batch did nothing because another relay is cleaning up.
     pub elsewhere: bool,
 }
 
-/// What a relay says of itself.
+/// A relay's heartbeat.
 #[derive(Debug, Clone)]
 pub struct Heartbeat {
     /// The relay.
     pub id: Uuid,
-    /// Where it runs.
+    /// The host that it runs on.
     pub host: String,
-    /// Claimed and not yet settled.
+    /// The number of events that are claimed and not yet settled.
     pub in_flight: usize,
-    /// It wants to be woken.
+    /// Whether the relay wants wake-ups.
     pub idle: bool,
 }
 
@@ -199,66 +199,67 @@ pub struct EventKind {
     pub aggregate_type: String,
 }
 
-/// Whether the database tells the relay of new events.
+/// Whether the database notifies the relay of new events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WakeUp {
-    /// It does; this was tried.
+    /// Notifications work; a test notification arrived.
     Tested,
-    /// It should, but what was sent did not arrive: something between (a transaction pooler, say) eats it.
+    /// A test notification did not arrive. Something in between, such as a transaction pooler, drops it.
     Eaten,
-    /// This database has no such thing.
+    /// This database has no notifications.
     Polling,
 }
 
-/// The relay's side of an outbox: everything that a relay needs of its database.
+/// Everything that a relay needs from its database.
 ///
-/// Every method may be called again after an error, and may be cancelled: what it had not committed did not happen.
+/// Every method may be called again after an error. Every method may be cancelled; uncommitted work is then undone.
 pub trait Store: Claims + Parking + Fleet {}
 
 impl<T: Claims + Parking + Fleet> Store for T {}
 
-/// Where claims come from. The methods may be called again and cancelled as those of every [`Store`].
+/// The source of claims. As with every [`Store`], the methods may be called again and may be cancelled.
 #[async_trait]
 pub trait Claims: Send + Sync + 'static {
-    /// Returns whether claims can be asked for [`Order::Aggregate`]. Other stores ignore the order.
+    /// Returns whether the store supports [`Order::Aggregate`]. Other stores ignore the order.
     fn can_order(&self) -> bool {
         false
     }
 
-    /// Claims due events, oldest first: an empty claim when there are none. Never an event that another claim holds.
-    /// An event that must go alone comes alone.
+    /// Claims due events, oldest first. The claim is empty when no event is due. It never contains an event that another
+    /// claim holds. An event that must be sent alone is claimed alone.
     async fn claim(&self, ask: Ask) -> Result<Claim, StoreError>;
 
-    /// Writes what became of claimed events, all or none of those claimed at once, each only if it is still ours. Returns
-    /// those that were not ours any more; nothing was changed for them. With `delete`, delivered events are deleted.
+    /// Writes the verdicts of claimed events. Each event is written only if its claim still holds it. Events that were
+    /// claimed together are written together or not at all. Returns the tickets that no longer hold their events; these
+    /// events are unchanged. With `delete`, delivered events are deleted.
     async fn settle(&self, settlements: &[Settlement], delete: bool) -> Result<Vec<Ticket>, StoreError>;
 
-    /// Makes leases last this long from now. Returns those that are still ours.
+    /// Extends leases to last this long from now. Returns the tickets that still hold their events.
     async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError>;
 
-    /// Writes how many losses count against a leased event; one more is counted if the lease is lost. A claim counts the loss
-    /// of an event that goes alone only after this says so.
+    /// Writes how many losses count against a leased event. A lost lease adds one. For an event that is sent alone, a loss
+    /// counts only after this call.
     async fn blame(&self, ticket: Ticket, losses: u32) -> Result<(), StoreError> {
         let _ = (ticket, losses);
         Ok(())
     }
 
-    /// Returns how long it is until the next event is due: a retry, a delayed one, or one whose lease runs out. Zero: now.
+    /// Returns the time until the next event is due: a retry, a delayed event, or an event whose lease expires. Zero means now.
     async fn next_due(&self) -> Result<Option<Duration>, StoreError>;
 
     /// Returns the number of due events that no relay holds.
     async fn remaining(&self) -> Result<u64, StoreError>;
 
-    /// Wakes the waker whenever the database says that something was emitted, until the waker's relay is gone, and
-    /// returns whether that works now. A store for which that may change tells the waker by [`Waker::set_notified`], also
-    /// after it has returned an error.
+    /// Wakes the waker whenever the database notifies of an emit, until the waker's relay is gone. Returns whether
+    /// notifications work now. If that can change later, the store calls [`Waker::set_notified`], also after it has returned
+    /// an error.
     async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError>;
 }
 
 /// Events and deliveries that wait for a destination or a route.
 #[async_trait]
 pub trait Parking: Send + Sync + 'static {
-    /// Returns what events and deliveries of fan-outs are parked on, each once.
+    /// Returns the distinct names that events and deliveries of fan-outs are parked on.
     async fn parked_on(&self) -> Result<Vec<String>, StoreError>;
 
     /// Returns the destinations that people have paused.
@@ -266,18 +267,19 @@ pub trait Parking: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Returns the kinds of the events parked on this, each once.
+    /// Returns the distinct kinds of the events parked on `on`.
     async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError>;
 
-    /// Makes events parked on this due, the longest parked first, at most `limit`, with `kind` only events of that kind.
-    /// Without a kind also events of which one delivery is parked on this, whatever the others wait for. Returns how many.
+    /// Makes at most `limit` events parked on `on` due, the longest parked first. With `kind`, only events of that kind.
+    /// Without a kind, also events with one delivery parked on `on`, even if others wait for something else. Returns the
+    /// number of events.
     async fn unpark(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError>;
 }
 
-/// What the relays of one database do together: heartbeats, metrics, sweeps and cleanup.
+/// Tasks that the relays of one database share: heartbeats, metrics, sweeps and cleanup.
 #[async_trait]
 pub trait Fleet: Send + Sync + 'static {
-    /// Refuses a schema that this program cannot work on, with the command that fixes it.
+    /// Rejects a schema that this program cannot work on. The error names the command that fixes it.
     async fn check(&self) -> Result<(), StoreError>;
 
     /// Writes a relay's heartbeat. Stores that have no table for it do nothing.
@@ -298,7 +300,7 @@ pub trait Fleet: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Makes failed the events that have killed their relays too often, and forgets relays that died long ago. Returns the
+    /// Fails the events that have killed their relays too often, and deletes relays that died long ago. Returns the failed
     /// events.
     async fn sweep(&self) -> Result<Vec<Swept>, StoreError>;
 

@@ -1,4 +1,4 @@
-//! What people do to events, and the lines that it leaves in the audit.
+//! Actions of people on events, and their audit entries.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn replay(outbox: &dyn Outbox, id: Uuid) -> Uuid {
     }
 }
 
-/// What is being sent is refused, and so is what is done; nothing was changed for them.
+/// Events that are being sent or are terminal are refused, and stay unchanged.
 pub async fn fail_answers_for_each_event(outbox: &dyn Outbox) {
     let events = one_of_each(outbox).await;
     let mut ids: Vec<Uuid> = events.iter().map(|(_, emitted)| emitted.id).collect();
@@ -44,7 +44,7 @@ pub async fn fail_answers_for_each_event(outbox: &dyn Outbox) {
     assert!(mark(outbox, &[]).await.is_empty());
 }
 
-/// A fan-out is given up where it was open, and a retry opens it there again.
+/// A fan-out fails where it was open, and a retry reopens only those deliveries.
 pub async fn fail_and_retry_leave_a_destination_that_has_the_event_alone(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     let claimed = outbox.claim_one().await;
@@ -61,7 +61,7 @@ pub async fn fail_and_retry_leave_a_destination_that_has_the_event_alone(outbox:
     assert_eq!(due.collect::<Vec<_>>(), ["mail"]);
 }
 
-/// A lease that has run out is nobody's, and whoever had it comes too late.
+/// An event with an expired lease is free, and the settle of its old holder is too late.
 pub async fn what_lost_its_lease_can_be_failed(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     outbox.claim_and_die().await;
@@ -70,7 +70,7 @@ pub async fn what_lost_its_lease_can_be_failed(outbox: &dyn Outbox) {
     assert_eq!(outbox.get(emitted.id).await.event.claims, 0);
 }
 
-/// The same event with an id and a key of its own, that says what it is one of.
+/// A replay is the same event with its own id and key, and a header with the original's id.
 pub async fn a_replay_is_a_new_event_that_is_due(outbox: &dyn Outbox) {
     let asked = Event::new("Order", 42, "order.placed").payload([1, 2]).header("tenant", "acme").max_attempts(9);
     let first = outbox.emit_event(asked).await;
@@ -89,7 +89,7 @@ pub async fn a_replay_is_a_new_event_that_is_due(outbox: &dyn Outbox) {
     assert_eq!((after.event.status, after.event.updated_at), (Status::Delivered, before.event.updated_at));
 }
 
-/// Every one has the next number, replays of replays too, also when they are asked for together.
+/// Every replay gets the next number, also replays of replays, and also when they are requested together.
 pub async fn every_replay_has_a_key_of_its_own(outbox: &dyn Outbox) {
     let key = "k".repeat(255);
     let first = outbox.emit_event(Event::new("Order", 1, "order.placed").idempotency_key(&key)).await;
@@ -107,7 +107,7 @@ pub async fn every_replay_has_a_key_of_its_own(outbox: &dyn Outbox) {
     assert_eq!(outbox.rows("outbox_event").await, 8);
 }
 
-/// What is still to be delivered is not sent twice.
+/// A pending event is not replayed.
 pub async fn only_what_is_done_is_replayed(outbox: &dyn Outbox) {
     let events = one_of_each(outbox).await;
     let unknown = Uuid::new_v4();
@@ -128,7 +128,7 @@ fn told(lines: &[AuditView]) -> Vec<(&str, &str, &str, Option<u64>)> {
     lines.iter().map(|line| (line.who.as_str(), line.what.as_str(), line.target.as_str(), line.events)).collect()
 }
 
-/// Who, what, to what, to how many; and nothing of what changed nothing.
+/// The audit has who, what, target and count. An action that changed nothing has no entry.
 pub async fn what_people_do_is_written_down(outbox: &dyn Outbox) {
     let emitted: Vec<Uuid> = outbox.emit_many(3).await.iter().map(|emitted| emitted.id).collect();
     let inspect = outbox.inspect();
@@ -155,7 +155,7 @@ pub async fn what_people_do_is_written_down(outbox: &dyn Outbox) {
     assert!(lines.iter().all(|line| line.done_at <= now && line.done_at > now - Duration::from_secs(60)));
 }
 
-/// One line, which counts on.
+/// Batches add to the count of one entry.
 pub async fn work_in_batches_is_one_line_of_the_audit(outbox: &dyn Outbox) {
     outbox.emit_many(5).await;
     let settlements = outbox
@@ -179,7 +179,7 @@ pub async fn work_in_batches_is_one_line_of_the_audit(outbox: &dyn Outbox) {
     assert_eq!(told(&inspect.audit(None, 10).await.unwrap()), [("ann", "fail", "all that is parked", Some(5))]);
 }
 
-/// What moved on after it was chosen is left alone, and what is named twice is one.
+/// An event that changed after its selection is skipped, and an event that is named twice counts once.
 pub async fn what_has_changed_since_it_was_chosen_is_left_alone(outbox: &dyn Outbox) {
     let event = outbox.emit_one().await;
     let inspect = outbox.inspect();
@@ -199,7 +199,7 @@ pub async fn what_has_changed_since_it_was_chosen_is_left_alone(outbox: &dyn Out
     assert_eq!(told(&inspect.audit(None, 10).await.unwrap()), counted);
 }
 
-/// An event whose `audit` is parked, while `mail` is due again and `runner` has it.
+/// Emits an event whose `audit` is parked, while `mail` is due again and `runner` is delivered.
 async fn half_parked(outbox: &dyn Outbox) -> Uuid {
     let emitted = outbox.emit_one().await;
     let claimed = outbox.claim_one().await;
@@ -219,14 +219,14 @@ async fn is_parked_nowhere(outbox: &dyn Outbox, event: Uuid) {
     assert_eq!(outbox.store().unpark("audit", None, 10).await.unwrap(), 0);
 }
 
-/// A parked delivery of a failed event would be found by every unpark and stand in the way of others.
+/// A parked delivery of a failed event would be found by every unpark, and would block others.
 pub async fn a_given_up_event_is_parked_nowhere(outbox: &dyn Outbox) {
     let event = half_parked(outbox).await;
     outbox.inspect().fail(&[event], "it is not wanted any more", BY_ANN).await.unwrap();
     is_parked_nowhere(outbox, event).await;
 }
 
-/// The same, after its relays died.
+/// The same after a sweep.
 pub async fn a_swept_event_is_parked_nowhere(outbox: &dyn Outbox) {
     let event = half_parked(outbox).await;
     for losses in 0..LOSSES_BEFORE_FAILED {

@@ -1,4 +1,4 @@
-//! Claim: what is due, in order, within its limits, and never twice.
+//! Claim: due events, in order, within limits, and never twice.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn ids(claim: &Claim) -> Vec<Uuid> {
     claim.iter().map(|claimed| claimed.event().id).collect()
 }
 
-/// What was rolled back never existed.
+/// An event that was rolled back never existed.
 pub async fn rollback_emits_nothing(outbox: &dyn Outbox) {
     let emitted = outbox.emit_and_roll_back(vec![event(1), event(2)]).await;
     assert_eq!(emitted.len(), 2);
@@ -24,7 +24,7 @@ pub async fn rollback_emits_nothing(outbox: &dyn Outbox) {
     assert_eq!(outbox.rows("outbox_event").await, 0);
 }
 
-/// Nothing due is no error.
+/// A claim without due events is no error.
 pub async fn nothing_due_is_an_empty_claim(outbox: &dyn Outbox) {
     let claim = outbox.claim().await;
     assert!(claim.is_empty());
@@ -42,7 +42,7 @@ pub async fn an_event_for_later_is_not_claimed(outbox: &dyn Outbox) {
     assert_eq!(ids(&outbox.claim().await), [later.id]);
 }
 
-/// Four claimers on two handles, small batches, until all is delivered: every event once.
+/// Four claimers on two handles claim small batches until all events are delivered: each event once.
 pub async fn two_claimers_never_share_an_event(outbox: &dyn Outbox) {
     const EVENTS: usize = 400;
     outbox.emit_many(EVENTS).await;
@@ -69,7 +69,7 @@ async fn deliver_all(store: Arc<dyn Store>) -> Vec<Uuid> {
     delivered
 }
 
-/// The limit in events.
+/// The limit of events.
 pub async fn a_claim_takes_no_more_events_than_asked_for(outbox: &dyn Outbox) {
     outbox.emit_many(5).await;
     let first = outbox.claim_with(Ask { limit: 3, ..ASK }).await;
@@ -77,9 +77,9 @@ pub async fn a_claim_takes_no_more_events_than_asked_for(outbox: &dyn Outbox) {
     assert_eq!((first.len(), second.len()), (3, 2));
 }
 
-/// The limit in bytes ends a batch, but never keeps a large event from being sent.
+/// The limit of bytes ends a batch, but never prevents a large event from being sent.
 pub async fn a_claim_takes_no_more_bytes_than_asked_for_but_always_one_event(outbox: &dyn Outbox) {
-    // Chance does not compress, and each character is one byte.
+    // Random text does not compress, and each character is one byte.
     let bulk = || (0..40).map(|_| Uuid::new_v4().to_string()).collect::<String>();
     outbox.emit((0..6).map(|number| event(number).payload(bulk())).collect()).await;
     let claim = outbox.claim_with(Ask { bytes: 4000, ..ASK }).await;
@@ -90,16 +90,16 @@ pub async fn a_claim_takes_no_more_bytes_than_asked_for_but_always_one_event(out
     assert_eq!(claim.len(), 2);
 }
 
-/// The relay's memory holds the JSON, not what a database made of it.
+/// The relay's memory holds the JSON, not its compressed form.
 pub async fn bytes_are_those_of_the_json_however_well_they_compress(outbox: &dyn Outbox) {
     let bulk = "x".repeat(100_000);
     outbox.emit((0..4).map(|number| event(number).payload(&bulk)).collect()).await;
     assert_eq!(outbox.claim_with(Ask { bytes: 150_000, ..ASK }).await.len(), 2);
 }
 
-/// By the time they are due, then by the order of their insertion, whatever their ids say.
+/// The order is by due time, then by insertion, whatever the ids are.
 pub async fn the_oldest_due_is_claimed_first(outbox: &dyn Outbox) {
-    // Neither their keys nor their ids are in the order of their insertion.
+    // Neither the keys nor the ids are in the order of insertion.
     let first = outbox.emit([30, 4, 200].map(event).into()).await;
     let older = outbox.emit([90, 5, 600].map(event).into()).await;
     for emitted in &older {
@@ -111,7 +111,7 @@ pub async fn the_oldest_due_is_claimed_first(outbox: &dyn Outbox) {
     assert_eq!(ids(&outbox.claim().await), expected[4..]);
 }
 
-/// Nothing is lost between emit and claim.
+/// A claim returns every field of the emitted event.
 pub async fn a_claim_carries_the_event_as_it_was_emitted(outbox: &dyn Outbox) {
     let emitted = outbox
         .emit_event(

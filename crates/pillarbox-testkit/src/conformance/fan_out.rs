@@ -12,7 +12,7 @@ use super::outbox::{BY_ANN, failed, judged};
 
 const PLACES: [&str; 3] = ["audit", "mail", "runner"];
 
-/// One round: sends to what is due, with these answers.
+/// Runs one round: sends to due destinations, with these results.
 async fn round(outbox: &dyn Outbox, answers: Vec<(&str, Answer)>) {
     let claimed = outbox.claim_one().await;
     let verdict = judged(&claimed, &PLACES, answers);
@@ -23,7 +23,7 @@ fn statuses(detail: &EventDetail) -> Vec<(&str, Status, u32)> {
     detail.deliveries.iter().map(|row| (row.destination.as_str(), row.status, row.attempts)).collect()
 }
 
-/// From then on the event knows its destinations, and which of them are open.
+/// After a partial success, the event has stored deliveries, and some of them are open.
 pub async fn a_partial_success_keeps_what_is_open(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     let reject = Answer::Failed { error: SendError::reject("gone"), took: Duration::ZERO };
@@ -49,7 +49,7 @@ pub async fn a_partial_success_keeps_what_is_open(outbox: &dyn Outbox) {
     assert_eq!(claimed.deliveries().len(), 3);
 }
 
-/// Otherwise a claim in the moment in which the event is due would find nothing to send.
+/// Otherwise a claim at the event's due time would find nothing to send.
 pub async fn every_destination_is_due_when_its_event_is(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     round(outbox, PLACES.map(|place| (place, failed("busy"))).into()).await;
@@ -59,7 +59,7 @@ pub async fn every_destination_is_due_when_its_event_is(outbox: &dyn Outbox) {
     }
 }
 
-/// The event is due with the first of them; the others wait on.
+/// The event is due with the first destination; the others keep waiting.
 pub async fn a_destination_waits_for_its_own_time(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     let patience = Duration::from_secs(600);
@@ -83,7 +83,7 @@ pub async fn a_destination_waits_for_its_own_time(outbox: &dyn Outbox) {
     assert_eq!(detail.event.next_attempt_at, detail.deliveries[2].next_attempt_at);
 }
 
-/// One that is back gets its event, though the others are down, or wait for their next attempt.
+/// A destination that is up again gets its event, although the others are down or wait for their next attempt.
 pub async fn a_destination_is_unparked_whatever_the_others_wait_for(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     let down = || Answer::Parked { error: Some(SendError::unavailable("down")), tried: None };
@@ -114,7 +114,7 @@ pub async fn a_destination_is_unparked_whatever_the_others_wait_for(outbox: &dyn
     assert_eq!(outbox.get(emitted.id).await.event.status, Status::Delivered);
 }
 
-/// A destination that has an event does not get it again.
+/// A destination that has received an event does not receive it again.
 pub async fn the_operators_retry_opens_only_what_was_not_delivered(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     let reject = || Answer::Failed { error: SendError::reject("gone"), took: Duration::ZERO };
@@ -133,7 +133,7 @@ pub async fn the_operators_retry_opens_only_what_was_not_delivered(outbox: &dyn 
     assert_eq!(due, ["mail", "runner"]);
 }
 
-/// The last one that was open closes the event.
+/// The last open delivery ends the event.
 pub async fn all_delivered_ends_the_event(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     round(outbox, vec![("audit", Answer::Sent), ("mail", failed("no")), ("runner", Answer::Sent)]).await;

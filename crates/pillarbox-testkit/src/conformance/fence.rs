@@ -1,4 +1,4 @@
-//! The fence: whoever lost a lease changes nothing any more.
+//! The fence: a relay that lost a lease can no longer change the event.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::Outbox;
 use super::outbox::{ASK, LEASE, PLACE, deliver, fail, failed, judged};
 use crate::wait_until;
 
-/// Claims the one event with a lease that has run out already.
+/// Claims the one event with a lease that has already expired.
 async fn claim_late(outbox: &dyn Outbox) -> Claimed {
     let claim = outbox.claim_with(Ask { lease: Duration::ZERO, ..ASK }).await;
     claim.into_iter().next().expect("one event is due")
 }
 
-/// Promise 3: a late settle changes nothing that somebody else owns.
+/// Promise 3: a late settle changes nothing that another relay holds.
 pub async fn a_late_settle_changes_nothing_and_is_answered_as_lost(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     let late = claim_late(outbox).await;
@@ -30,7 +30,7 @@ pub async fn a_late_settle_changes_nothing_and_is_answered_as_lost(outbox: &dyn 
     assert_eq!(outbox.get(emitted.id).await.event.status, Status::Delivered);
 }
 
-/// Also when what was delivered is deleted.
+/// The same when delivered events are deleted.
 pub async fn a_late_settle_with_delete_deletes_nothing(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     let late = claim_late(outbox).await;
@@ -41,7 +41,7 @@ pub async fn a_late_settle_with_delete_deletes_nothing(outbox: &dyn Outbox) {
     assert_eq!(outbox.get(emitted.id).await.event.state, State::Sending);
 }
 
-/// Nor does it add to the rows beside the event's.
+/// A late settle adds no deliveries or attempts.
 pub async fn a_late_settle_writes_no_details(outbox: &dyn Outbox) {
     outbox.emit_one().await;
     let late = claim_late(outbox).await;
@@ -52,13 +52,13 @@ pub async fn a_late_settle_writes_no_details(outbox: &dyn Outbox) {
     assert_eq!((outbox.rows("outbox_delivery").await, outbox.rows("outbox_attempt").await), (0, 0));
 }
 
-/// A claim that is dropped after its lease was lost gives nothing of the other's back.
+/// A claim that is dropped after its lease was lost does not give back the other claim's event.
 pub async fn a_late_give_back_changes_nothing(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     let late = claim_late(outbox).await;
     let ours = outbox.claim_one().await;
     drop(late);
-    // Give-backs of one store are done in their order: when this one is done, so is the late one.
+    // Give-backs of one store run in order: when this one is done, so is the late one.
     let other = outbox.emit_one().await;
     drop(outbox.claim_one().await);
     wait_until("the other event is given back", Duration::from_secs(10), async || {
@@ -69,7 +69,7 @@ pub async fn a_late_give_back_changes_nothing(outbox: &dyn Outbox) {
     outbox.settle(vec![deliver(ours)]).await;
 }
 
-/// A batch settles as far as it is ours.
+/// A batch settles the events that are still held.
 pub async fn one_lost_lease_does_not_keep_the_others_from_settling(outbox: &dyn Outbox) {
     let emitted = outbox.emit_many(3).await;
     let mut claim: Vec<Claimed> = outbox.claim().await.into_iter().collect();
@@ -87,7 +87,7 @@ pub async fn one_lost_lease_does_not_keep_the_others_from_settling(outbox: &dyn 
     assert_eq!(states, [State::Delivered, State::Sending, State::Delivered]);
 }
 
-/// A lease that somebody else has now is not renewed for us.
+/// A lease that another relay now holds is not renewed.
 pub async fn renew_extends_only_what_is_ours(outbox: &dyn Outbox) {
     let emitted = outbox.emit_many(2).await;
     let mut claim = outbox.claim().await.into_iter();

@@ -1,4 +1,4 @@
-//! Leases: how events come back, and what becomes of those whose relays die.
+//! Leases: how events come back, and what happens to events whose relays die.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::wait_until;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Nobody waits for a lease that nobody holds.
+/// No relay waits for a lease that is no longer held.
 pub async fn a_dropped_claim_comes_back_at_once(outbox: &dyn Outbox) {
     let emitted = outbox.emit_many(3).await;
     drop(outbox.claim().await);
@@ -24,7 +24,7 @@ pub async fn a_dropped_claim_comes_back_at_once(outbox: &dyn Outbox) {
     assert!(claim.iter().all(|claimed| ids.contains(&claimed.event().id)));
 }
 
-/// What was known of it stays known.
+/// A give-back keeps the attempts and losses.
 pub async fn a_dropped_claim_keeps_its_attempts_and_losses(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     let retry = Change::Retry { after: Duration::ZERO, error: "no".to_owned() };
@@ -36,7 +36,7 @@ pub async fn a_dropped_claim_keeps_its_attempts_and_losses(outbox: &dyn Outbox) 
     assert_eq!((event.attempts, event.claims, event.error_message.as_str()), (2, 1, "no"));
 }
 
-/// Promise 3: a relay that dies gives its events back within the lease.
+/// Promise 3: the events of a dead relay are free within the lease.
 pub async fn an_expired_lease_is_claimed_again_and_counts_as_a_loss(outbox: &dyn Outbox) {
     outbox.emit_one().await;
     let dead = outbox.claim_and_die().await;
@@ -46,7 +46,7 @@ pub async fn an_expired_lease_is_claimed_again_and_counts_as_a_loss(outbox: &dyn
     assert_eq!(claimed.event().claims, 1);
 }
 
-/// As long as it lasts it is nobody else's, on any handle.
+/// While a lease lasts, no other handle can claim the event.
 pub async fn a_live_lease_is_not_claimed(outbox: &dyn Outbox) {
     outbox.emit_one().await;
     let _claim = outbox.claim_one().await;
@@ -54,7 +54,7 @@ pub async fn a_live_lease_is_not_claimed(outbox: &dyn Outbox) {
     assert!(outbox.another().await.claim(ASK).await.unwrap().is_empty());
 }
 
-/// After some losses each goes alone, so that only the killer is with its relay when that dies.
+/// After some losses each suspect is sent alone, so that only the killer is with its relay when the relay dies.
 pub async fn a_suspect_is_claimed_alone(outbox: &dyn Outbox) {
     outbox.emit_many(3).await;
     for _ in 0..LOSSES_BEFORE_ALONE {
@@ -70,7 +70,7 @@ pub async fn a_suspect_is_claimed_alone(outbox: &dyn Outbox) {
     }
 }
 
-/// Suspects are claimed together, fewer after each further loss, and never with others.
+/// Suspects are claimed together, fewer after each further loss, and never with other events.
 pub async fn suspects_are_claimed_apart_from_others(outbox: &dyn Outbox) {
     let suspects = outbox.emit_many(100).await;
     for _ in 0..LOSSES_BEFORE_APART {
@@ -94,7 +94,7 @@ pub async fn suspects_are_claimed_apart_from_others(outbox: &dyn Outbox) {
     assert_eq!(outbox.claim().await.len(), 8);
 }
 
-/// Those that must go alone do not hold up what is behind them, and what is behind them does not hold them up.
+/// Suspects that must be sent alone do not block later events, and later events do not block them.
 pub async fn a_suspect_holds_up_nobody_in_the_line(outbox: &dyn Outbox) {
     let suspect = outbox.emit_event(event(10)).await;
     for _ in 0..LOSSES_BEFORE_ALONE {
@@ -118,7 +118,7 @@ pub async fn a_suspect_holds_up_nobody_in_the_line(outbox: &dyn Outbox) {
     assert_eq!(order, expected);
 }
 
-/// Whoever settles has survived the event.
+/// A relay that settles has survived the event.
 pub async fn settling_forgets_the_losses(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     for _ in 0..LOSSES_BEFORE_ALONE {
@@ -133,7 +133,7 @@ pub async fn settling_forgets_the_losses(outbox: &dyn Outbox) {
     assert!(!claim.is_alone());
 }
 
-/// A relay dies whenever it has the killer; everything else is delivered.
+/// A relay dies whenever it holds the killer; all other events are delivered.
 pub async fn the_killer_ends_failed_and_its_neighbours_never(outbox: &dyn Outbox) {
     let emitted = outbox.emit_many(6).await;
     let killer = emitted[2].id;
@@ -159,7 +159,7 @@ pub async fn the_killer_ends_failed_and_its_neighbours_never(outbox: &dyn Outbox
     }
 }
 
-/// What goes alone may have been beside something else when its relay died: that counts against nobody.
+/// A lone event may have been beside another event when its relay died. Such a loss does not count.
 pub async fn a_lone_loss_counts_only_when_its_relay_has_said_so(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     for _ in 0..LOSSES_BEFORE_FAILED + 3 {
@@ -170,7 +170,7 @@ pub async fn a_lone_loss_counts_only_when_its_relay_has_said_so(outbox: &dyn Out
     assert_eq!((claimed.event().id, claimed.event().claims), (emitted.id, LOSSES_BEFORE_ALONE));
 }
 
-/// An event that was given up tells people why; until the sweep has done so it is not claimed.
+/// An event that was given up has an error with the reason. Until the sweep has written it, the event is not claimed.
 pub async fn giving_up_says_why(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     for losses in 0..LOSSES_BEFORE_FAILED {

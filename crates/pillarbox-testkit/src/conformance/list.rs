@@ -1,4 +1,4 @@
-//! Lists: their order, their pages, their filters.
+//! Lists: their order, pages and filters.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn in_state(state: State) -> Filter {
     Filter { state: Some(state), ..Filter::default() }
 }
 
-/// The pages of a list, to its end.
+/// Returns the pages of a list, to its end.
 async fn pages(outbox: &dyn Outbox, filter: &Filter, mut turn: Turn) -> Vec<Vec<Uuid>> {
     let mut pages = Vec::new();
     loop {
@@ -31,14 +31,14 @@ async fn pages(outbox: &dyn Outbox, filter: &Filter, mut turn: Turn) -> Vec<Vec<
         assert!(page.events.len() <= turn.limit);
         pages.push(ids(&page.events));
         match page.next {
-            // As a link carries it.
+            // Through text, as in a link.
             Some(next) => turn = turn.after(next.to_string().parse::<Cursor>().unwrap()),
             None => return pages,
         }
     }
 }
 
-/// What is emitted meanwhile moves nothing.
+/// Events that are emitted meanwhile do not move the pages.
 pub async fn the_list_is_newest_first_in_pages(outbox: &dyn Outbox) {
     let mut newest_first: Vec<Uuid> = outbox.emit_many(7).await.iter().map(|emitted| emitted.id).collect();
     newest_first.reverse();
@@ -59,14 +59,14 @@ pub async fn the_list_is_newest_first_in_pages(outbox: &dyn Outbox) {
     assert_eq!(list(outbox, Filter::default()).await.len(), 50, "the page without a limit");
 }
 
-/// Each in its own order, with many of one moment, and nothing twice or not at all.
+/// Each list in its own order, with many events of the same time: no event is repeated or missing.
 pub async fn every_list_goes_on_where_its_page_ended(outbox: &dyn Outbox) {
     let settled: [(State, Change); 3] =
         [(State::Delivered, Change::Deliver), (State::Failed, fail()), (State::Parked, park("runner"))];
     let mut lists = Vec::new();
     for (number, (state, change)) in settled.into_iter().enumerate() {
         let emitted = outbox.emit((0..7).map(|place| event(10 * number + place)).collect()).await;
-        // All in one settle, and so of one moment.
+        // All in one settle, and therefore with the same time.
         let settlements = outbox
             .claim()
             .await
@@ -91,7 +91,7 @@ pub async fn every_list_goes_on_where_its_page_ended(outbox: &dyn Outbox) {
     }
 }
 
-/// One list behind the other, whatever the limit.
+/// One list follows the other, whatever the limit.
 pub async fn pending_is_what_waits_and_then_what_is_parked(outbox: &dyn Outbox) {
     let mut expected = Vec::new();
     for (number, on) in ["mail", "runner", "runner"].into_iter().enumerate() {
@@ -110,7 +110,7 @@ pub async fn pending_is_what_waits_and_then_what_is_parked(outbox: &dyn Outbox) 
     assert!(list(outbox, Filter { state: Some(State::Due), ..runner }).await.is_empty());
 }
 
-/// What was there first, and what was delivered or failed first.
+/// By emit time, or by the time of delivery or failure.
 pub async fn a_list_can_begin_with_the_oldest(outbox: &dyn Outbox) {
     let turn = || Turn { limit: 2, oldest_first: true, ..Turn::default() };
     let mut emitted = Vec::new();
@@ -123,7 +123,7 @@ pub async fn a_list_can_begin_with_the_oldest(outbox: &dyn Outbox) {
     assert_eq!(pages(outbox, &in_state(State::Delivered), turn()).await.concat(), emitted[3..]);
 }
 
-/// Each field for itself, and together.
+/// Each field alone, and several together.
 pub async fn each_filter_narrows_the_list(outbox: &dyn Outbox) {
     let hour = Duration::from_secs(3600);
     let file = outbox.emit_event(Event::new("File", 1, "file.stored")).await;
@@ -160,7 +160,7 @@ pub async fn each_filter_narrows_the_list(outbox: &dyn Outbox) {
     }
 }
 
-/// Finer than the status, and the same in a list and in a look at one.
+/// The state is finer than the status, and the same in a list and in a single event.
 pub async fn every_state_can_be_asked_for(outbox: &dyn Outbox) {
     let events = one_of_each(outbox).await;
     for (state, emitted) in &events {
@@ -171,7 +171,7 @@ pub async fn every_state_can_be_asked_for(outbox: &dyn Outbox) {
     assert_eq!(pending.len(), 4, "parked, scheduled, sending, due");
 }
 
-/// Id, type, aggregate, key and error.
+/// The search covers id, type, aggregate, key and error.
 pub async fn search_finds_parts_whatever_the_case(outbox: &dyn Outbox) {
     let wanted =
         outbox.emit_event(Event::new("Invoice", "N-77", "billing.sent").idempotency_key("Key-Of-Its-Own")).await;
@@ -185,7 +185,7 @@ pub async fn search_finds_parts_whatever_the_case(outbox: &dyn Outbox) {
     assert!(list(outbox, Filter { search: Some("nowhere".to_owned()), ..Filter::default() }).await.is_empty());
 }
 
-/// A search is no pattern.
+/// A search is not a pattern.
 pub async fn wildcards_in_a_search_mean_themselves(outbox: &dyn Outbox) {
     let percent = outbox.emit_event(Event::new("Order", "100%", "order.placed")).await;
     let line = outbox.emit_event(Event::new("Order", "a_b", "order.placed")).await;
@@ -198,7 +198,7 @@ pub async fn wildcards_in_a_search_mean_themselves(outbox: &dyn Outbox) {
     }
 }
 
-/// A minute more or less of the writers' clocks does not matter, and what decides is when it was emitted.
+/// A minute's difference of the writers' clocks does not matter; the emit time decides.
 pub async fn time_narrows_every_list(outbox: &dyn Outbox) {
     let hour = Duration::from_secs(3600);
     let mut expected = Vec::new();
@@ -231,7 +231,7 @@ pub async fn time_narrows_every_list(outbox: &dyn Outbox) {
     assert_eq!(list(outbox, then).await, [ahead], "its writer's clock was ahead");
 }
 
-/// By the first route that matches, by what they wait for, by what is kept of their deliveries and attempts.
+/// By the first route that matches, by parking, and by stored deliveries and attempts.
 pub async fn events_belong_to_where_they_are_routed_and_to_where_they_failed(outbox: &dyn Outbox) {
     let routed = outbox.emit_event(Event::new("Order", 1, "order.placed")).await.id;
     outbox.claim_and_settle(Change::Deliver).await;
@@ -273,7 +273,7 @@ pub async fn events_belong_to_where_they_are_routed_and_to_where_they_failed(out
     assert_eq!(failed_on, [Some("audit"), Some("mail")]);
 }
 
-/// A filter that finds nothing costs no more than one that finds much.
+/// A filter without matches costs no more than one with many.
 pub async fn a_page_looks_at_so_many_and_says_how_far_it_came(outbox: &dyn Outbox) {
     let first = outbox.emit_event(Event::new("File", 1, "file.stored")).await;
     outbox.emit((0..10_100).map(event).collect()).await;
@@ -286,7 +286,7 @@ pub async fn a_page_looks_at_so_many_and_says_how_far_it_came(outbox: &dyn Outbo
     assert_eq!(page.reached, Some(first.created_at));
 }
 
-/// It would begin anywhere.
+/// Otherwise the page would begin at an arbitrary place.
 pub async fn a_cursor_of_another_list_is_refused(outbox: &dyn Outbox) {
     outbox.emit_many(2).await;
     let page = outbox.inspect().list(&Filter::default(), &Turn::first(1)).await.unwrap();

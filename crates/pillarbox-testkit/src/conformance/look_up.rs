@@ -1,4 +1,4 @@
-//! Looking things up: exactly, around an event, and among dead letters by what they have in common.
+//! Search: exact matches, neighbours of an event, and groups of dead letters.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn ids(events: &[EventView]) -> Vec<Uuid> {
     events.iter().map(|event| event.id).collect()
 }
 
-/// By its id, its key or its aggregate's id, whatever became of it, and nothing by a part of them.
+/// By id, key or aggregate id, in any state, and not by a part of them.
 pub async fn find_takes_ids_keys_and_aggregates(outbox: &dyn Outbox) {
     let mut emitted = Vec::new();
     let orders = [("Order", "order.placed"), ("Order", "order.paid"), ("File", "file.stored"), ("Zone", "zone.made")];
@@ -38,7 +38,7 @@ pub async fn find_takes_ids_keys_and_aggregates(outbox: &dyn Outbox) {
     }
 }
 
-/// Before and behind it, in order, of its own aggregate only.
+/// Before and after the event, in order, of its own aggregate only.
 pub async fn neighbours_are_of_the_same_aggregate(outbox: &dyn Outbox) {
     let mut emitted = Vec::new();
     for number in 0..30 {
@@ -79,7 +79,7 @@ async fn reject(outbox: &dyn Outbox, event: Event, on: &str, error: &str) -> Uui
     id
 }
 
-/// By destination and error, without what differs each time.
+/// By destination and error, without the parts that differ each time.
 pub async fn dead_letters_are_told_by_what_they_have_in_common(outbox: &dyn Outbox) {
     let hour = Duration::from_secs(3600);
     let oldest = outbox.now().await - 24 * hour;
@@ -135,7 +135,7 @@ pub async fn dead_letters_are_told_by_what_they_have_in_common(outbox: &dyn Outb
     assert!(outbox.inspect().list(&none, &Turn::default()).await.unwrap().events.is_empty());
 }
 
-/// No more than so many, and it says so.
+/// The number of examined dead letters is limited, and the result says so.
 pub async fn many_dead_letters_are_looked_at_as_far_as_it_goes(outbox: &dyn Outbox) {
     outbox.emit((0..10_100).map(event).collect()).await;
     let ids = outbox.inspect().list(&Filter::default(), &Turn::first(10_050)).await.unwrap().events;

@@ -1,11 +1,11 @@
-//! Migrate, and check: the program refuses a schema that it cannot work on, with the command that fixes it.
+//! Migrate and check: the program rejects a schema that it cannot work on, with the command that fixes it.
 
 use futures_util::future::join_all;
 use pillarbox::StoreError;
 
 use super::Outbox;
 
-/// The first thing that goes wrong for a newcomer.
+/// The first problem that a newcomer meets.
 pub async fn a_missing_schema_is_refused_with_the_command_to_run(outbox: &dyn Outbox) {
     outbox.forget_schema().await;
     let error = outbox.store().check().await.unwrap_err();
@@ -20,7 +20,7 @@ pub async fn a_missing_schema_is_refused_with_the_command_to_run(outbox: &dyn Ou
     outbox.claim_one().await;
 }
 
-/// A deployment may run it every time.
+/// A deployment may migrate every time.
 pub async fn migrating_twice_is_fine(outbox: &dyn Outbox) {
     outbox.emit_one().await;
     assert_eq!(outbox.migrate().await.unwrap(), 0);
@@ -28,7 +28,7 @@ pub async fn migrating_twice_is_fine(outbox: &dyn Outbox) {
     outbox.store().check().await.unwrap();
 }
 
-/// Several replicas that start at once may each run it.
+/// Several replicas that start at once may each migrate.
 pub async fn migrating_concurrently_is_fine(outbox: &dyn Outbox) {
     outbox.forget_schema().await;
     let all = outbox.migrate().await.unwrap();
@@ -39,7 +39,7 @@ pub async fn migrating_concurrently_is_fine(outbox: &dyn Outbox) {
     outbox.store().check().await.unwrap();
 }
 
-/// A rolling upgrade: the old program goes on until the new schema says that it cannot.
+/// A rolling upgrade: the old program continues until the new schema requires a newer one.
 pub async fn a_newer_schema_is_fine_until_it_needs_a_newer_program(outbox: &dyn Outbox) {
     outbox.pretend_migration(1000, "0.1.0").await;
     outbox.store().check().await.unwrap();

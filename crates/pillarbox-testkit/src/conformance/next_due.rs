@@ -14,12 +14,12 @@ async fn next_due(outbox: &dyn Outbox) -> Option<Duration> {
     outbox.store().next_due().await.unwrap()
 }
 
-/// The check itself takes its time, and SQLite's arithmetic has its grain.
+/// The check itself takes time, and SQLite's arithmetic is imprecise.
 fn about(due: Option<Duration>, expected: Duration) -> bool {
     due.is_some_and(|due| due.abs_diff(expected) < Duration::from_secs(60))
 }
 
-/// Nothing is ever due when there is nothing, or only what is done.
+/// Without events, or with terminal events only, nothing is ever due.
 pub async fn nothing_pending_is_never_due(outbox: &dyn Outbox) {
     assert_eq!(next_due(outbox).await, None);
     outbox.emit_one().await;
@@ -29,7 +29,7 @@ pub async fn nothing_pending_is_never_due(outbox: &dyn Outbox) {
     assert_eq!(next_due(outbox).await, None);
 }
 
-/// However long it has been due.
+/// An event that is due returns zero, however long it has been due.
 pub async fn what_is_due_is_due_in_no_time(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     assert_eq!(next_due(outbox).await, Some(Duration::ZERO));
@@ -37,7 +37,7 @@ pub async fn what_is_due_is_due_in_no_time(outbox: &dyn Outbox) {
     assert_eq!(next_due(outbox).await, Some(Duration::ZERO));
 }
 
-/// The nearest counts: a delayed event or a retry.
+/// The nearest due time counts, of a delayed event or a retry.
 pub async fn what_is_due_later_says_how_much_later(outbox: &dyn Outbox) {
     outbox.emit_event(event(1).deliver_at(outbox.now().await + 3 * HOUR)).await;
     assert!(about(next_due(outbox).await, 3 * HOUR));
@@ -48,7 +48,7 @@ pub async fn what_is_due_later_says_how_much_later(outbox: &dyn Outbox) {
     assert!(about(next_due(outbox).await, HOUR));
 }
 
-/// Nobody knows when its destination will be back.
+/// A parked event has no due time, because its destination's return is unknown.
 pub async fn what_is_parked_is_not_waited_for(outbox: &dyn Outbox) {
     outbox.emit_one().await;
     outbox.claim_and_settle(park("runner")).await;
@@ -57,7 +57,7 @@ pub async fn what_is_parked_is_not_waited_for(outbox: &dyn Outbox) {
     assert_eq!(next_due(outbox).await, Some(Duration::ZERO));
 }
 
-/// Its relay may die: then it is due when the lease ends.
+/// If its relay dies, the event is due when the lease ends.
 pub async fn what_is_leased_is_due_when_its_lease_ends(outbox: &dyn Outbox) {
     outbox.emit_one().await;
     let claim = outbox.claim_with(Ask { lease: HOUR, ..ASK }).await;

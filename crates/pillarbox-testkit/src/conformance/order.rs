@@ -1,4 +1,4 @@
-//! Order: one aggregate's events one after another, whoever claims them.
+//! Order: events of one aggregate one after another, with any number of claimers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ fn of(aggregate: &str) -> Event {
 /// Emits events of these aggregates, each letter an aggregate, in this order.
 async fn emit(outbox: &dyn Outbox, aggregates: &str) -> Vec<Uuid> {
     let mut ids = Vec::new();
-    // One by one: emit_all inserts in the order of the keys.
+    // One by one, because emit_all inserts in the order of the keys.
     for aggregate in aggregates.chars() {
         ids.push(outbox.emit_event(of(&aggregate.to_string())).await.id);
     }
@@ -36,14 +36,14 @@ fn ids(claim: &Claim) -> Vec<Uuid> {
     claim.iter().map(|claimed| claimed.event().id).collect()
 }
 
-/// The aggregates of a claim, sorted.
+/// Returns the aggregates of a claim, sorted.
 fn aggregates(claim: &Claim) -> String {
     let mut letters: Vec<&str> = claim.iter().map(|claimed| claimed.event().aggregate_id.as_str()).collect();
     letters.sort_unstable();
     letters.concat()
 }
 
-/// Claims, and makes this of the first event; the others of the claim are given back.
+/// Claims, and settles the first event with this change; the other events are given back.
 async fn settle_first(outbox: &dyn Outbox, ask: Ask, change: Change) {
     let give_back = |attempts| Verdict::of(Change::Release { after: Duration::ZERO }, attempts);
     let mut change = Some(change);
@@ -57,7 +57,7 @@ async fn settle_first(outbox: &dyn Outbox, ask: Ask, change: Change) {
     outbox.settle(settlements).await;
 }
 
-/// Claims, and all are delivered.
+/// Claims, and delivers all.
 async fn deliver_all(outbox: &dyn Outbox, ask: Ask) -> Vec<Uuid> {
     let claim = outbox.claim_with(ask).await;
     let claimed = ids(&claim);
@@ -65,13 +65,13 @@ async fn deliver_all(outbox: &dyn Outbox, ask: Ask) -> Vec<Uuid> {
     claimed
 }
 
-/// Earlier ones in the same claim come before.
+/// Earlier events come first in the same claim.
 pub async fn one_claim_takes_an_aggregate_in_the_order_of_seq(outbox: &dyn Outbox) {
     let emitted = emit(outbox, "abab").await;
     assert_eq!(ids(&outbox.claim_with(ORDERED).await), emitted);
 }
 
-/// As long as somebody has the first, nobody gets the second, on any handle.
+/// While a relay holds the first event, no handle can claim the second.
 pub async fn nothing_is_claimed_behind_a_live_lease(outbox: &dyn Outbox) {
     let emitted = emit(outbox, "aab").await;
     let first = outbox.claim_with(Ask { limit: 1, ..ORDERED }).await;
@@ -83,7 +83,7 @@ pub async fn nothing_is_claimed_behind_a_live_lease(outbox: &dyn Outbox) {
     assert_eq!(ids(&outbox.claim_with(ORDERED).await), emitted[1..2]);
 }
 
-/// What the limit leaves behind comes after what it took.
+/// Events that the limit left out come after the events that it took.
 pub async fn a_claim_ends_an_aggregate_where_its_limit_does(outbox: &dyn Outbox) {
     let emitted = emit(outbox, "aaaaa").await;
     let mut order = Vec::new();
@@ -95,7 +95,7 @@ pub async fn a_claim_ends_an_aggregate_where_its_limit_does(outbox: &dyn Outbox)
     assert_eq!(order, emitted);
 }
 
-/// A failed attempt holds up its aggregate until it is tried again.
+/// A failed attempt blocks its aggregate until the retry.
 pub async fn an_event_is_not_claimed_before_an_earlier_one_that_waits_for_a_retry(outbox: &dyn Outbox) {
     let emitted = emit(outbox, "aab").await;
     let claim = outbox.claim_with(Ask { limit: 1, ..ORDERED }).await;
@@ -107,14 +107,14 @@ pub async fn an_event_is_not_claimed_before_an_earlier_one_that_waits_for_a_retr
     assert_eq!(ids(&outbox.claim_with(ORDERED).await), emitted[..2]);
 }
 
-/// Neither attempts nor losses tell such an event from one that was emitted for later.
+/// Such an event has no attempts and no losses, like a delayed event.
 pub async fn an_outage_holds_up_its_aggregate_though_it_used_no_attempt(outbox: &dyn Outbox) {
     emit(outbox, "aa").await;
     settle_first(outbox, ORDERED, Change::Retry { after: HOUR, error: "down".to_owned() }).await;
     assert!(outbox.claim_with(ORDERED).await.is_empty());
 }
 
-/// A destination that is down holds up the aggregates that wait for it.
+/// A destination that is down blocks the aggregates that wait for it.
 pub async fn a_parked_event_holds_up_its_aggregate_only(outbox: &dyn Outbox) {
     let emitted = emit(outbox, "aab").await;
     settle_first(outbox, ORDERED, park("runner")).await;
@@ -124,7 +124,7 @@ pub async fn a_parked_event_holds_up_its_aggregate_only(outbox: &dyn Outbox) {
     assert_eq!(ids(&outbox.claim_with(ORDERED).await), emitted[..2]);
 }
 
-/// Retried or deleted, it is in nobody's way any more.
+/// After a retry or a delete, the event blocks nothing any more.
 pub async fn a_failed_event_blocks_its_aggregate_until_people_act(outbox: &dyn Outbox) {
     let emitted = emit(outbox, "aabbc").await;
     settle_first(outbox, ORDERED, fail()).await;
@@ -138,7 +138,7 @@ pub async fn a_failed_event_blocks_its_aggregate_until_people_act(outbox: &dyn O
     assert_eq!(deliver_all(outbox, ORDERED).await, emitted[3..4]);
 }
 
-/// The policy of those for whom a gap is better than a wait.
+/// The policy for users who prefer a gap to a wait.
 pub async fn a_failed_event_is_skipped_when_told_to(outbox: &dyn Outbox) {
     let emitted = emit(outbox, "aa").await;
     settle_first(outbox, SKIPPING, fail()).await;
@@ -146,7 +146,7 @@ pub async fn a_failed_event_is_skipped_when_told_to(outbox: &dyn Outbox) {
     assert_eq!(ids(&outbox.claim_with(SKIPPING).await), emitted[1..]);
 }
 
-/// One that was emitted for later is no part of the line before its time.
+/// A delayed event is not part of the order before its time.
 pub async fn a_delayed_event_holds_up_nobody_until_it_is_due(outbox: &dyn Outbox) {
     let later = outbox.emit_event(of("a").deliver_at(outbox.now().await + HOUR)).await.id;
     let emitted = emit(outbox, "aa").await;
@@ -155,7 +155,7 @@ pub async fn a_delayed_event_holds_up_nobody_until_it_is_due(outbox: &dyn Outbox
     assert_eq!(ids(&outbox.claim_with(ORDERED).await), [later, emitted[1]]);
 }
 
-/// By `seq`, though the later one has been due for longer.
+/// By `seq`, although the later event has been due for longer.
 pub async fn a_retry_that_is_due_comes_before_what_was_emitted_after_it(outbox: &dyn Outbox) {
     let emitted = emit(outbox, "aa").await;
     settle_first(outbox, Ask { limit: 1, ..ORDERED }, Change::Retry { after: Duration::ZERO, error: "no".to_owned() })
@@ -165,7 +165,7 @@ pub async fn a_retry_that_is_due_comes_before_what_was_emitted_after_it(outbox: 
     assert!(outbox.claim_with(ORDERED).await.is_empty());
 }
 
-/// What may have killed its relays is sent alone, in its place.
+/// A suspect is sent alone, in its place.
 pub async fn a_suspect_goes_alone_and_its_aggregate_waits(outbox: &dyn Outbox) {
     let emitted = emit(outbox, "aa").await;
     for _ in 0..LOSSES_BEFORE_ALONE {
@@ -182,7 +182,7 @@ pub async fn a_suspect_goes_alone_and_its_aggregate_waits(outbox: &dyn Outbox) {
     }
 }
 
-/// Those that are too much are the last of their aggregates.
+/// The events beyond the limit are the last of their aggregates.
 pub async fn bytes_end_a_claim_without_a_gap(outbox: &dyn Outbox) {
     let mut emitted = Vec::new();
     for size in [10, 5000, 10, 10] {
@@ -192,14 +192,14 @@ pub async fn bytes_end_a_claim_without_a_gap(outbox: &dyn Outbox) {
     assert_eq!(deliver_all(outbox, Ask { bytes: 1000, ..ORDERED }).await, emitted[2..]);
 }
 
-/// Five pages of blocked events, and others behind them.
+/// Emits five pages of blocked events, and others after them.
 async fn block_many(outbox: &dyn Outbox, small: Ask) {
     emit(outbox, "a").await;
     settle_first(outbox, small, fail()).await;
     outbox.emit((0..500).map(|_| of("a")).collect()).await;
 }
 
-/// However many wait for one event, others are found.
+/// However many events wait for one event, others are found.
 pub async fn many_blocked_events_at_the_front_hold_up_nobody(outbox: &dyn Outbox) {
     let small = Ask { limit: 10, whole: false, ..ORDERED };
     block_many(outbox, small).await;
@@ -212,7 +212,7 @@ pub async fn many_blocked_events_at_the_front_hold_up_nobody(outbox: &dyn Outbox
     }
 }
 
-/// What is under the floor is looked at again.
+/// Events below the floor are read again.
 pub async fn what_was_blocked_for_long_is_found_again(outbox: &dyn Outbox) {
     let small = Ask { limit: 10, whole: false, ..ORDERED };
     block_many(outbox, small).await;
@@ -226,7 +226,7 @@ pub async fn what_was_blocked_for_long_is_found_again(outbox: &dyn Outbox) {
     assert!(outbox.claim_with(ORDERED).await.is_empty());
 }
 
-/// Claimers on several handles that deliver, fail, put off and forget: of each aggregate what is delivered comes in order.
+/// Claimers on several handles deliver, fail, delay and drop events: the deliveries of each aggregate are in order.
 pub async fn racing_claimers_never_split_the_order(outbox: &dyn Outbox) {
     const EVENTS: usize = 300;
     let emitted = outbox.emit((0..EVENTS).map(|n| of(&(n % 7).to_string())).collect()).await;
@@ -251,7 +251,7 @@ async fn race(store: Arc<dyn Store>, delivered: Arc<Mutex<HashMap<String, Vec<i6
             tokio::task::yield_now().await;
             continue;
         }
-        // One that is not delivered is followed by none of its aggregate.
+        // After an event that is not delivered, no later event of its aggregate is.
         let mut broken = Vec::new();
         let mut settlements = Vec::new();
         for claimed in claim {

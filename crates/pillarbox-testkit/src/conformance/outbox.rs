@@ -1,4 +1,4 @@
-//! What the checks stand on: an outbox of one test, whatever its database, and what a relay does in one line.
+//! The basis of the checks: the outbox of one test, on any database, and a relay's operations in one line.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use pillarbox::store::{Ask, Claim, Claimed, Entry, EventDetail, Settlement, Tick
 use pillarbox::{Emitted, Event, Inspect, RetryPolicy, SendError, Store, StoreError};
 use uuid::{NoContext, Timestamp, Uuid};
 
-/// An outbox of one test.
+/// The outbox of one test.
 #[async_trait]
 pub trait Outbox: Send + Sync {
-    /// The relay's side.
+    /// Returns the store for relays.
     fn store(&self) -> Arc<dyn Store>;
 
-    /// People's side.
+    /// Returns the store for people.
     fn inspect(&self) -> Arc<dyn Inspect>;
 
-    /// Another handle on the same database, with connections of its own, as another process has it.
+    /// Returns another handle on the same database, with its own connections, as in another process.
     async fn another(&self) -> Arc<dyn Store>;
 
     /// Emits in one transaction, which commits.
@@ -28,10 +28,10 @@ pub trait Outbox: Send + Sync {
     /// Emits in one transaction, which rolls back.
     async fn emit_and_roll_back(&self, events: Vec<Event>) -> Vec<Emitted>;
 
-    /// The database's clock.
+    /// Returns the time of the database's clock.
     async fn now(&self) -> DateTime<Utc>;
 
-    /// Moves everything that is written of an event's times this far into the past.
+    /// Moves all times of an event this far into the past.
     async fn age(&self, event: Uuid, by: Duration);
 
     /// Gives an event another id.
@@ -40,38 +40,38 @@ pub trait Outbox: Send + Sync {
     /// Moves a relay's heartbeat this far into the past.
     async fn age_relay(&self, relay: Uuid, by: Duration);
 
-    /// How many rows a table has.
+    /// Returns the number of rows of a table.
     async fn rows(&self, table: &str) -> u64;
 
-    /// Takes all tables away.
+    /// Drops all tables.
     async fn forget_schema(&self);
 
-    /// Migrates through a handle of its own, and answers how many steps that took.
+    /// Migrates through a handle of its own, and returns the number of applied migrations.
     async fn migrate(&self) -> Result<usize, StoreError>;
 
-    /// Writes down a migration that this program does not know.
+    /// Records a migration that this program does not know.
     async fn pretend_migration(&self, version: i32, least_program: &str);
 }
 
-/// A lease that does not run out during a test.
+/// A lease that does not expire during a test.
 pub const LEASE: Duration = Duration::from_secs(300);
 
-/// Everything that is due, for long.
+/// A claim of all due events, with a long lease.
 pub const ASK: Ask = Ask::new(1000, usize::MAX, LEASE);
 
-/// Somebody does something.
+/// An audit entry of a person.
 pub const BY_ANN: Entry<'static> = Entry::Anew { who: "ann", target: "what was asked for" };
 
-/// Where the checks send to.
+/// The destination of the checks.
 pub const PLACE: &str = "runner";
 
-/// An event of its own kind of aggregate, so that no two are duplicates.
+/// Returns an event with an aggregate of its own, so that no two are duplicates.
 pub fn event(number: usize) -> Event {
     Event::new("Order", number, "order.placed")
 }
 
 impl dyn Outbox + '_ {
-    /// Emits so many events in one transaction.
+    /// Emits this many events in one transaction.
     pub async fn emit_many(&self, count: usize) -> Vec<Emitted> {
         self.emit((0..count).map(event).collect()).await
     }
@@ -86,12 +86,12 @@ impl dyn Outbox + '_ {
         self.emit(vec![event]).await.pop().expect("one event was emitted")
     }
 
-    /// Claims all that is due.
+    /// Claims all due events.
     pub async fn claim(&self) -> Claim {
         self.claim_with(ASK).await
     }
 
-    /// Claims.
+    /// Claims with these parameters.
     pub async fn claim_with(&self, ask: Ask) -> Claim {
         self.store().claim(ask).await.expect("a claim")
     }
@@ -103,7 +103,7 @@ impl dyn Outbox + '_ {
         claim.into_iter().next().expect("one event")
     }
 
-    /// Claims all that is due as a relay that dies: the lease has run out already, and nobody gives anything back.
+    /// Claims all due events as a relay that dies: the lease has already expired, and nothing is given back.
     pub async fn claim_and_die(&self) -> Vec<Ticket> {
         let claim = self.claim_with(Ask { lease: Duration::ZERO, ..ASK }).await;
         let tickets = claim.iter().map(Claimed::ticket).collect();
@@ -111,24 +111,24 @@ impl dyn Outbox + '_ {
         tickets
     }
 
-    /// Settles, and everything was still ours.
+    /// Settles, and asserts that all leases still held.
     pub async fn settle(&self, settlements: Vec<Settlement>) {
         assert_eq!(self.try_settle(settlements).await, [], "all were ours");
     }
 
-    /// Settles, and answers what was lost.
+    /// Settles, and returns the tickets of lost leases.
     pub async fn try_settle(&self, settlements: Vec<Settlement>) -> Vec<Ticket> {
         self.store().settle(&settlements, false).await.expect("a settle")
     }
 
-    /// Claims the one event that is due and makes this of it.
+    /// Claims the one event that is due and settles it with this change.
     pub async fn claim_and_settle(&self, change: Change) {
         let claimed = self.claim_one().await;
         let attempts = claimed.event().attempts;
         self.settle(vec![claimed.settle(Verdict::of(change, attempts))]).await;
     }
 
-    /// As if the event had been emitted so much earlier: its id follows time, too. Answers the id that it has then.
+    /// Backdates an event, as if it had been emitted earlier. Its id follows time, too; returns the new id.
     pub async fn backdate(&self, event: Uuid, by: Duration) -> Uuid {
         self.age(event, by).await;
         let moment = self.get(event).await.event.created_at;
@@ -138,33 +138,33 @@ impl dyn Outbox + '_ {
         id
     }
 
-    /// An event with all that is kept of it.
+    /// Returns an event with all its details.
     pub async fn get(&self, id: Uuid) -> EventDetail {
         self.inspect().get(id).await.expect("a look at an event").expect("the event is there")
     }
 }
 
-/// Delivered.
+/// Settles an event as delivered.
 pub fn deliver(claimed: Claimed) -> Settlement {
     claimed.settle(Verdict::of(Change::Deliver, 0))
 }
 
-/// A dead letter.
+/// Returns the change to a dead letter.
 pub fn fail() -> Change {
     Change::Fail { error: "broken".to_owned() }
 }
 
-/// Waits for a destination.
+/// Returns the change that parks an event on a destination.
 pub fn park(on: &str) -> Change {
     Change::Park { on: on.to_owned(), error: "down".to_owned() }
 }
 
-/// A failed attempt.
+/// Returns a failed attempt.
 pub fn failed(message: &str) -> Answer {
     Answer::Failed { error: SendError::retry(message), took: Duration::from_millis(7) }
 }
 
-/// Judges a round as the relay does: `answers` of the destinations, all of which the event is routed to.
+/// Judges a round as the relay does. `answers` are the results of the destinations that the event is routed to.
 pub fn judged(claimed: &Claimed, destinations: &[&str], answers: Vec<(&str, Answer)>) -> Verdict {
     let kept = !claimed.deliveries().is_empty();
     let open = |name: &&str| Delivery::open(*name, claimed.event().attempts);

@@ -1,4 +1,4 @@
-//! Parking: events that wait for a destination cost nothing until it is back.
+//! Parking: events that wait for a destination cost nothing until it is up again.
 
 use pillarbox::Event;
 use pillarbox::delivery::{UNROUTED, Verdict};
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::Outbox;
 use super::outbox::{event, park};
 
-/// Claims all that is due and parks it.
+/// Claims all due events and parks them.
 async fn park_all(outbox: &dyn Outbox, on: &str) {
     let claim = outbox.claim().await;
     assert!(!claim.is_empty());
@@ -19,7 +19,7 @@ fn ids(claim: &Claim) -> Vec<Uuid> {
     claim.iter().map(|claimed| claimed.event().id).collect()
 }
 
-/// Not looked at, not counted as due, no loss.
+/// A parked event is not read, not counted as due, and has no loss.
 pub async fn what_is_parked_is_not_claimed(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     park_all(outbox, "runner").await;
@@ -36,7 +36,7 @@ pub async fn what_is_parked_is_not_claimed(outbox: &dyn Outbox) {
     assert_eq!((claimed.event().id, claimed.event().claims, claimed.event().attempts), (emitted.id, 0, 0));
 }
 
-/// The relay finds out what it must look after, also after a restart.
+/// The relay finds the parked events, also after a restart.
 pub async fn what_is_parked_is_told_by_destination_and_kind(outbox: &dyn Outbox) {
     assert_eq!(outbox.store().parked_on().await.unwrap(), [""; 0]);
     outbox.emit(vec![event(1), event(2), Event::new("File", 1, "file.stored")]).await;
@@ -57,7 +57,7 @@ pub async fn what_is_parked_is_told_by_destination_and_kind(outbox: &dyn Outbox)
     assert_eq!(outbox.store().parked_kinds("nobody").await.unwrap(), []);
 }
 
-/// A destination that is back gets its events in growing batches, in their order.
+/// A destination that is up again gets its events in growing batches, in order.
 pub async fn unparking_makes_due_the_oldest_first_up_to_a_limit(outbox: &dyn Outbox) {
     let emitted = outbox.emit([30, 4, 200, 1, 77].map(event).into()).await;
     park_all(outbox, "runner").await;
@@ -71,7 +71,7 @@ pub async fn unparking_makes_due_the_oldest_first_up_to_a_limit(outbox: &dyn Out
     assert_eq!(outbox.store().unpark("runner", None, 10).await.unwrap(), 0);
 }
 
-/// A route that now matches one kind takes only that.
+/// A route that now matches one kind unparks only that kind.
 pub async fn unparking_a_kind_leaves_the_others(outbox: &dyn Outbox) {
     let emitted = outbox
         .emit(vec![

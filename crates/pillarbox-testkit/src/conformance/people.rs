@@ -1,4 +1,4 @@
-//! People's side: count, look at one, try again.
+//! Operations of people: count, get, retry.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::Outbox;
 use super::outbox::{ASK, BY_ANN, event, fail, park};
 
-/// One event in each state a single event can be in.
+/// Emits one event in each state that a single event can have.
 pub(super) async fn one_of_each(outbox: &dyn Outbox) -> [(State, Emitted); 6] {
     let delivered = outbox.emit_event(event(1)).await;
     outbox.claim_and_settle(Change::Deliver).await;
@@ -32,7 +32,7 @@ pub(super) async fn one_of_each(outbox: &dyn Outbox) -> [(State, Emitted); 6] {
     ]
 }
 
-/// The outbox in numbers.
+/// The number of events per state.
 pub async fn counts_tell_where_the_events_are(outbox: &dyn Outbox) {
     let counts = outbox.inspect().counts().await.unwrap();
     assert_eq!((counts.pending(), counts.oldest_due), (0, None));
@@ -48,7 +48,7 @@ pub async fn counts_tell_where_the_events_are(outbox: &dyn Outbox) {
     assert!(oldest >= Duration::from_secs(60) && oldest < Duration::from_secs(120), "{oldest:?}");
 }
 
-/// What waits, for figures that are looked at all the time.
+/// The number of waiting events, for metrics that are read all the time.
 pub async fn depth_tells_what_waits(outbox: &dyn Outbox) {
     let depth = outbox.inspect().depth().await.unwrap();
     assert_eq!((depth.due, depth.parked, depth.failed, depth.oldest_due), (0, 0, 0, None));
@@ -60,7 +60,7 @@ pub async fn depth_tells_what_waits(outbox: &dyn Outbox) {
     assert!(oldest >= Duration::from_secs(60) && oldest < Duration::from_secs(120), "{oldest:?}");
 }
 
-/// A pause is told to relays until it is ended, and both are written down once.
+/// Relays see a pause until it ends, and each change has one audit entry.
 pub async fn pauses_are_told_and_written_down(outbox: &dyn Outbox) {
     let inspect = outbox.inspect();
     assert!(inspect.pause("runner", "ann").await.unwrap());
@@ -79,7 +79,7 @@ pub async fn pauses_are_told_and_written_down(outbox: &dyn Outbox) {
     assert_eq!(inspect.audit(Some(all[0].id), 10).await.unwrap(), all[1..]);
 }
 
-/// Everything there is to know of one event.
+/// All details of one event.
 pub async fn get_tells_everything(outbox: &dyn Outbox) {
     let asked = Event::new("Order", 42, "order.placed").payload([1, 2]).header("tenant", "acme").max_attempts(9);
     let emitted = outbox.emit_event(asked).await;
@@ -103,7 +103,7 @@ async fn retry(outbox: &dyn Outbox, ids: &[Uuid]) -> Vec<(Uuid, Retried)> {
     outbox.inspect().retry(&Selection::Ids(ids.to_vec()), BY_ANN).await.unwrap()
 }
 
-/// As if it had just been emitted.
+/// The event is as if it had just been emitted.
 pub async fn retry_makes_a_failed_event_due_with_all_its_attempts(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     outbox.claim_and_die().await;
@@ -115,7 +115,7 @@ pub async fn retry_makes_a_failed_event_due_with_all_its_attempts(outbox: &dyn O
     assert_eq!(outbox.claim_one().await.event().id, emitted.id);
 }
 
-/// One that is being sent is refused, a delivered one too, and nothing was changed for them.
+/// An event that is being sent or was delivered is refused and stays unchanged.
 pub async fn retry_answers_for_each_event(outbox: &dyn Outbox) {
     let events = one_of_each(outbox).await;
     let unknown = Uuid::new_v4();
@@ -131,7 +131,7 @@ pub async fn retry_answers_for_each_event(outbox: &dyn Outbox) {
     assert_eq!(retry(outbox, &[]).await, []);
 }
 
-/// It is tried even if its destination is still down; the relay finds out.
+/// The event is sent even if its destination is still down; the relay finds out.
 pub async fn retry_unparks(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     outbox.claim_and_settle(park("runner")).await;
@@ -140,7 +140,7 @@ pub async fn retry_unparks(outbox: &dyn Outbox) {
     assert_eq!(outbox.claim_one().await.event().id, emitted.id);
 }
 
-/// All dead letters that a filter finds.
+/// All dead letters that a filter matches.
 pub async fn retry_of_all_failed_takes_the_oldest_up_to_the_limit(outbox: &dyn Outbox) {
     let mut failed = Vec::new();
     for number in 0..4 {
@@ -162,7 +162,7 @@ pub async fn retry_of_all_failed_takes_the_oldest_up_to_the_limit(outbox: &dyn O
     assert_eq!(claim.len(), 5);
 }
 
-/// For people at a terminal: a transaction of its own.
+/// For people at a terminal: emits in a transaction of its own.
 pub async fn emitting_for_people_commits(outbox: &dyn Outbox) {
     let emitted = outbox.inspect().emit(event(1)).await.unwrap();
     assert_eq!(outbox.claim_one().await.event().id, emitted.id);
@@ -170,7 +170,7 @@ pub async fn emitting_for_people_commits(outbox: &dyn Outbox) {
     assert!(error.to_string().contains("exists already"), "{error}");
 }
 
-/// A second time answers the first, whatever became of it; and what it writes is committed too.
+/// A second emit returns the first event, in any state, and its writes are committed, too.
 pub async fn emitting_once_for_people_answers_what_exists(outbox: &dyn Outbox) {
     let first = outbox.inspect().emit_once(event(1)).await.unwrap();
     assert!(first.is_new);

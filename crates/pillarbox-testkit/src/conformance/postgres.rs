@@ -1,4 +1,4 @@
-//! An outbox of one test on PostgreSQL.
+//! The outbox of one test on PostgreSQL.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,17 +33,17 @@ impl PostgresOutbox {
         Self { store, database }
     }
 
-    /// The database's address.
+    /// Returns the database's URL.
     pub fn url(&self) -> String {
         self.database.url()
     }
 
-    /// The store itself, for what only PostgreSQL has.
+    /// Returns the store itself, for features that only PostgreSQL has.
     pub fn postgres(&self) -> &PostgresStore {
         &self.store
     }
 
-    /// For transactions.
+    /// Returns the pool, for transactions.
     pub fn pool(&self) -> &PgPool {
         self.store.pool()
     }
@@ -51,7 +51,7 @@ impl PostgresOutbox {
     /// Runs statements without values.
     ///
     /// # Panics
-    /// With what the database said.
+    /// When the database returns an error.
     pub async fn execute(&self, statements: &str) {
         self.pool().execute(sqlx::raw_sql(AssertSqlSafe(statements.to_owned()))).await.expect("statements that work");
     }

@@ -1,4 +1,4 @@
-//! Retry: when a failed delivery is tried again, and when it is not.
+//! Retry: when a failed delivery is retried, and when not.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use pillarbox::{SendError, Status};
 use super::Outbox;
 use super::outbox::{PLACE, event, failed, judged};
 
-/// Promise 5: the time is the database's now and the delay, whatever the host believes.
+/// Promise 5: the due time is the database's current time plus the delay, whatever the host's clock says.
 pub async fn the_next_attempt_is_set_by_the_databases_clock(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     let after = Duration::from_millis(90_500);
@@ -24,7 +24,7 @@ pub async fn the_next_attempt_is_set_by_the_databases_clock(outbox: &dyn Outbox)
     assert_eq!((event.status, event.attempts, event.error_message.as_str()), (Status::Pending, 1, "no"));
 }
 
-/// Not before, and then at once.
+/// A retry is claimed when it is due, and not before.
 pub async fn a_retry_is_not_claimed_before_its_time(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     let after = Duration::from_secs(60);
@@ -35,7 +35,7 @@ pub async fn a_retry_is_not_claimed_before_its_time(outbox: &dyn Outbox) {
     assert_eq!(outbox.claim_one().await.event().id, emitted.id);
 }
 
-/// `max_attempts` failures are a dead letter: the relay's setting, or the event's own.
+/// `max_attempts` failures make a dead letter: the relay's setting, or the event's own.
 pub async fn the_last_attempt_makes_it_failed(outbox: &dyn Outbox) {
     let by_policy = outbox.emit_event(event(1)).await;
     assert_eq!(fail_until_failed(outbox, by_policy.id).await, 5);
@@ -60,7 +60,7 @@ async fn fail_until_failed(outbox: &dyn Outbox, id: uuid::Uuid) -> u32 {
     panic!("not failed after 10 attempts");
 }
 
-/// `max_attempts = 0` never gives up.
+/// `max_attempts = 0` means no limit.
 pub async fn an_event_without_a_limit_never_fails(outbox: &dyn Outbox) {
     let emitted = outbox.emit_event(event(1).max_attempts(0)).await;
     for attempt in 1..=12 {
@@ -73,7 +73,7 @@ pub async fn an_event_without_a_limit_never_fails(outbox: &dyn Outbox) {
     }
 }
 
-/// What never will work is not tried again.
+/// A permanent error is not retried.
 pub async fn a_rejected_event_is_failed_at_once(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     let claimed = outbox.claim_one().await;

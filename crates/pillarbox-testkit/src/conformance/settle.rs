@@ -1,4 +1,4 @@
-//! Settle: what is written of an event when it was sent, or was not.
+//! Settle: the rows that are written after an event was sent or was not.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use pillarbox::{SendError, Status};
 use super::Outbox;
 use super::outbox::{PLACE, deliver, failed, judged};
 
-/// How many failed attempts of an event are kept.
+/// The number of failed attempts that are kept per event.
 const KEPT: u32 = 20;
 
-/// Delivered is the end.
+/// Delivered is terminal.
 pub async fn delivered_is_terminal(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     outbox.claim_and_settle(Change::Deliver).await;
@@ -23,7 +23,7 @@ pub async fn delivered_is_terminal(outbox: &dyn Outbox) {
     assert!(outbox.claim().await.is_empty());
 }
 
-/// As if it had not been claimed.
+/// A released event is as if it had not been claimed.
 pub async fn release_gives_back_at_once_and_keeps_the_counts(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     let retry = Change::Retry { after: Duration::ZERO, error: "no".to_owned() };
@@ -37,7 +37,7 @@ pub async fn release_gives_back_at_once_and_keeps_the_counts(outbox: &dyn Outbox
     assert_eq!(outbox.claim_one().await.event().claims, 1, "given back is no loss");
 }
 
-/// People can see what was tried.
+/// People can see the attempts.
 pub async fn attempts_are_kept_and_numbered(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     let error = SendError::retry("500 Internal Server Error").answered(500, "oh no");
@@ -63,7 +63,7 @@ async fn fail_once(outbox: &dyn Outbox, answer: Answer) {
     outbox.settle(vec![claimed.settle(verdict)]).await;
 }
 
-/// An event that fails for ever does not fill the table, neither slowly nor in one round.
+/// An event that fails forever does not fill the table, neither slowly nor in one round.
 pub async fn attempts_are_bounded_to_the_latest(outbox: &dyn Outbox) {
     let emitted = outbox.emit_event(super::outbox::event(1).max_attempts(0)).await;
     for _ in 0..KEPT + 3 {
@@ -84,7 +84,7 @@ pub async fn attempts_are_bounded_to_the_latest(outbox: &dyn Outbox) {
     assert_eq!(numbers().await, (last - KEPT + 1..=last).collect::<Vec<_>>());
 }
 
-/// An endpoint does not get to fill the table, nor to break the settle.
+/// An endpoint can neither fill the table nor break the settle.
 pub async fn what_is_kept_of_an_answer_is_bounded_and_storable(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     let error = SendError::retry("é\0".repeat(5000)).answered(500, "x\0".repeat(5000));
@@ -95,7 +95,7 @@ pub async fn what_is_kept_of_an_answer_is_bounded_and_storable(outbox: &dyn Outb
     assert!(answer.starts_with('x') && answer.len() < 5000);
 }
 
-/// `on_delivered = "delete"`: the event goes with all that is kept of it.
+/// `on_delivered = "delete"`: the event is deleted with its deliveries and attempts.
 pub async fn delivered_and_deleted_leaves_nothing(outbox: &dyn Outbox) {
     let emitted = outbox.emit_one().await;
     let places = [PLACE, "audit"];
@@ -115,7 +115,7 @@ pub async fn delivered_and_deleted_leaves_nothing(outbox: &dyn Outbox) {
     }
 }
 
-/// Only what was delivered goes; the rest of the batch is settled as ever.
+/// Only delivered events are deleted; the rest of the batch is settled as usual.
 pub async fn delete_keeps_what_was_not_delivered(outbox: &dyn Outbox) {
     let emitted = outbox.emit_many(3).await;
     let mut claim = outbox.claim().await.into_iter();
@@ -131,7 +131,7 @@ pub async fn delete_keeps_what_was_not_delivered(outbox: &dyn Outbox) {
     assert_eq!(outbox.rows("outbox_attempt").await, 2);
 }
 
-/// Nothing to write is no error.
+/// A settle without events is no error.
 pub async fn an_empty_settle_is_fine(outbox: &dyn Outbox) {
     assert_eq!(outbox.store().settle(&[], false).await.unwrap(), []);
     assert_eq!(outbox.store().settle(&[], true).await.unwrap(), []);

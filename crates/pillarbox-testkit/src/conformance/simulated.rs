@@ -1,5 +1,5 @@
-//! An outbox of one test on the simulated store, in real time: nothing breaks, and statements take no time. It has a relay's
-//! side, and of people's side what the checks of that need.
+//! The outbox of one test on the simulated store, in real time: nothing breaks, and statements take no time. It implements the
+//! relay's traits, and the part of `Inspect` that their checks need.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub struct SimulatedOutbox {
 }
 
 impl SimulatedOutbox {
-    /// An empty table.
+    /// Creates an empty table.
     pub async fn create() -> Self {
         let world = Arc::new(World::new(Plan::calm()));
         // The checks compare minutes by the host's clock with the database's.
@@ -36,7 +36,7 @@ impl SimulatedOutbox {
         Self { world, store }
     }
 
-    /// Inserts in one transaction, of which nobody sees anything before it ends.
+    /// Inserts in one transaction. Its rows are invisible before it ends.
     fn write(&self, events: Vec<Event>, commit: bool) -> Vec<Emitted> {
         self.with(|table, now| {
             let insert = |event| {
@@ -57,7 +57,7 @@ impl SimulatedOutbox {
     }
 }
 
-/// The row of an event that is to be inserted, and from when on it is to be delivered.
+/// Returns the row of an event to insert, and its delivery time.
 fn stored(event: Event) -> (StoredEvent, Option<DateTime<Utc>>) {
     let new = event.prepare().expect("an event that can be emitted");
     let mut event = StoredEvent::for_tests(&new.event_type, &new.payload);
@@ -141,7 +141,7 @@ impl Inspect for SimulatedOutbox {
         Ok(self.with(|table, now| table.detail(id, now)))
     }
 
-    /// Only the relays.
+    /// Returns the relays only.
     async fn counts(&self) -> Result<Counts, StoreError> {
         let mut counts = Counts::default();
         counts.relays = self.relays().await?;
@@ -156,7 +156,7 @@ impl Inspect for SimulatedOutbox {
         Ok(self.with(|table, now| table.relays(now)))
     }
 
-    /// Filters are not looked at: they belong to the lists.
+    /// Ignores filters, which belong to the lists.
     async fn retry(&self, selection: &Selection, _: Entry<'_>) -> Result<Vec<(Uuid, Retried)>, StoreError> {
         Ok(self.with(|table, now| {
             let ids = match selection {

@@ -1,4 +1,4 @@
-//! An outbox of one test on SQLite.
+//! The outbox of one test on SQLite.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl SqliteOutbox {
     /// Creates the file and migrates it.
     ///
     /// # Panics
-    /// When there is no place for it.
+    /// When no temporary directory can be created.
     pub async fn create() -> Self {
         let directory = TempDir::new().expect("a temporary directory");
         let store = SqliteStore::open(directory.path().join("outbox.db")).await.expect("a file that can be opened");
@@ -34,12 +34,12 @@ impl SqliteOutbox {
         Self { store, directory }
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> PathBuf {
         self.directory.path().join("outbox.db")
     }
 
-    /// For transactions.
+    /// Returns the pool, for transactions.
     pub fn pool(&self) -> &SqlitePool {
         self.store.pool()
     }
@@ -47,7 +47,7 @@ impl SqliteOutbox {
     /// Runs statements without values.
     ///
     /// # Panics
-    /// With what the database said.
+    /// When the database returns an error.
     pub async fn execute(&self, statements: &str) {
         self.pool().execute(sqlx::raw_sql(AssertSqlSafe(statements.to_owned()))).await.expect("statements that work");
     }

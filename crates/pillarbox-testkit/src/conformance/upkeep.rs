@@ -1,4 +1,4 @@
-//! Upkeep: cleanup, counts of what remains, and the relays that say they live.
+//! Upkeep: cleanup, the number of remaining events, and heartbeats.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub async fn cleanup_counts_age_from_the_terminal_moment(outbox: &dyn Outbox) {
     assert_eq!(outbox.rows("outbox_event").await, 0);
 }
 
-/// Dead letters wait longer for people.
+/// Dead letters are kept longer, for people.
 pub async fn cleanup_keeps_failed_and_delivered_for_their_own_time(outbox: &dyn Outbox) {
     let delivered = outbox.emit_one().await;
     outbox.claim_and_settle(Change::Deliver).await;
@@ -55,7 +55,7 @@ pub async fn cleanup_keeps_failed_and_delivered_for_their_own_time(outbox: &dyn 
     assert!(outbox.inspect().get(dead.id).await.unwrap().is_none());
 }
 
-/// However old, whatever it waits for.
+/// Pending events are never deleted, however old they are and whatever they wait for.
 pub async fn cleanup_never_takes_what_is_pending(outbox: &dyn Outbox) {
     let parked = outbox.emit_one().await;
     outbox.claim_and_settle(park("runner")).await;
@@ -75,7 +75,7 @@ pub async fn cleanup_never_takes_what_is_pending(outbox: &dyn Outbox) {
     assert_eq!(states, [State::Parked, State::Scheduled, State::Sending, State::Due]);
 }
 
-/// No long transaction, and the caller knows whether to come again.
+/// There is no long transaction, and the caller knows whether to call again.
 pub async fn cleanup_works_in_batches_and_says_whether_more_remain(outbox: &dyn Outbox) {
     outbox.emit_many(6).await;
     outbox.settle(outbox.claim().await.into_iter().map(deliver).collect()).await;
@@ -104,7 +104,7 @@ pub async fn cleanup_works_in_batches_and_says_whether_more_remain(outbox: &dyn 
     .await;
 }
 
-/// Nothing stays of an event that is gone; the others keep theirs.
+/// Deliveries and attempts are deleted with their event; other events keep theirs.
 pub async fn cleanup_takes_the_details_too(outbox: &dyn Outbox) {
     let emitted = outbox.emit_many(2).await;
     let mut settlements = Vec::new();
@@ -123,7 +123,7 @@ pub async fn cleanup_takes_the_details_too(outbox: &dyn Outbox) {
     assert_eq!((kept.deliveries.len(), kept.failed_attempts.len()), (2, 1));
 }
 
-/// What a sweep of the command line answers.
+/// The number that a single pass of a relay returns.
 pub async fn remaining_counts_what_is_due_and_free(outbox: &dyn Outbox) {
     let remaining = async || outbox.store().remaining().await.unwrap();
     assert_eq!(remaining().await, 0);
@@ -140,7 +140,7 @@ fn heartbeat(id: Uuid, in_flight: usize, idle: bool) -> Heartbeat {
     Heartbeat { id, host: "box-1".to_owned(), in_flight, idle }
 }
 
-/// Told again, a minute is as it was told last; two relays' are added up.
+/// A repeated report of a minute replaces the earlier one; the reports of two relays are added up.
 pub async fn a_relay_tells_its_minutes_and_how_it_finds_its_destinations(outbox: &dyn Outbox) {
     let (one, other) = (Uuid::new_v4(), Uuid::new_v4());
     let store = outbox.store();
@@ -176,7 +176,7 @@ pub async fn a_relay_tells_its_minutes_and_how_it_finds_its_destinations(outbox:
     assert_eq!(outbox.rows("outbox_lane").await, 0);
 }
 
-/// After a day nobody asks for them.
+/// Minutes are deleted after a day.
 pub async fn old_minutes_are_forgotten(outbox: &dyn Outbox) {
     let now = Utc::now().duration_trunc(TimeDelta::minutes(1)).unwrap();
     let minute = |at| Minute { delivered: 1, ..Minute::new(at, "ledger") };
@@ -187,7 +187,7 @@ pub async fn old_minutes_are_forgotten(outbox: &dyn Outbox) {
     assert_eq!(outbox.inspect().minutes(old).await.unwrap(), [minute(now)]);
 }
 
-/// A relay is there from its first heartbeat to its farewell.
+/// A relay is listed from its first heartbeat to its farewell.
 pub async fn relays_are_told_by_their_heartbeats(outbox: &dyn Outbox) {
     let (one, other) = (Uuid::new_v4(), Uuid::new_v4());
     let store = outbox.store();
@@ -205,7 +205,7 @@ pub async fn relays_are_told_by_their_heartbeats(outbox: &dyn Outbox) {
     assert_eq!(relays.iter().map(|relay| relay.id).collect::<Vec<_>>(), [other]);
 }
 
-/// A relay that died without a farewell.
+/// A relay died without a farewell.
 pub async fn a_relay_without_a_heartbeat_is_not_alive_and_then_forgotten(outbox: &dyn Outbox) {
     let id = Uuid::new_v4();
     outbox.store().heartbeat(&heartbeat(id, 3, true)).await.unwrap();

@@ -1,4 +1,4 @@
-//! PostgreSQL as it is installed on this machine: where its programs are, as whom they run, and an empty data directory.
+//! The PostgreSQL installation of this machine: its programs, their user, and an empty data directory.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use tempfile::TempDir;
 
 const DEBIAN: &str = "/usr/lib/postgresql";
 
-/// A command that runs one of PostgreSQL's programs, or another one as PostgreSQL's user, inside `directory`.
+/// Returns a command that runs one of PostgreSQL's programs, or another program as PostgreSQL's user, inside `directory`.
 ///
-/// PostgreSQL refuses to run as root, so root becomes the user `postgres`. `setpriv` replaces itself by the program: the
-/// child is the program, and its process id the program's.
+/// PostgreSQL refuses to run as root, so root becomes the user `postgres`. `setpriv` replaces itself by the program, so the
+/// child's process id is the program's.
 pub(crate) fn command(program: &str, directory: &Path) -> Command {
     let program = find(program);
     let mut command = if user_id() == 0 {
@@ -26,7 +26,7 @@ pub(crate) fn command(program: &str, directory: &Path) -> Command {
     command
 }
 
-/// A temporary directory that belongs to PostgreSQL's user.
+/// Creates a temporary directory that belongs to PostgreSQL's user.
 pub(crate) fn directory() -> TempDir {
     let directory = TempDir::with_prefix("pillarbox-postgres-").expect("a temporary directory can be made");
     if user_id() == 0 {
@@ -35,10 +35,9 @@ pub(crate) fn directory() -> TempDir {
     directory
 }
 
-/// Puts a data directory, as `initdb` makes it, at `data`, inside `directory`.
+/// Creates a data directory, as `initdb` does, at `data`, inside `directory`.
 ///
-/// `initdb` takes longer than everything else that a server needs to start, so its work is done once on a machine and
-/// copied afterwards.
+/// `initdb` takes longer than the rest of a server's start, so it runs once per machine, and its result is copied.
 pub(super) fn init(data: &Path, directory: &Path) {
     let template = template();
     if !template.exists() {
@@ -47,7 +46,7 @@ pub(super) fn init(data: &Path, directory: &Path) {
             .arg(data));
         let draft = template.with_extension(format!("{:x}", rand::random::<u64>()));
         run(command("cp", directory).arg("-a").arg(data).arg(&draft));
-        // Another process may have been faster, and a directory with content is not replaced: both are the same.
+        // Another process may have been faster. A directory with content is not replaced; both are the same.
         if fs::rename(&draft, &template).is_err() {
             fs::remove_dir_all(&draft).expect("the draft can be removed");
         }
@@ -65,7 +64,7 @@ fn template() -> PathBuf {
 
 const MISSING: &str = "PostgreSQL is missing: run `make setup`";
 
-/// Debian keeps the programs of each version apart and off the path; the newest is taken.
+/// Returns the path of a program of the newest version. Debian keeps each version in its own directory outside of PATH.
 fn find(program: &str) -> PathBuf {
     let versions = fs::read_dir(DEBIAN).into_iter().flatten().flatten();
     let newest = versions.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).max();

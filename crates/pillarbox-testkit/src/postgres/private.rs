@@ -1,4 +1,4 @@
-//! A PostgreSQL server of one test, for what must not happen to the shared one: to be stopped, or to crash.
+//! A PostgreSQL server of one test, for tests that stop or crash it, which must not happen to the shared server.
 
 use std::fs::{self, File};
 use std::process::Child;
@@ -23,7 +23,7 @@ pub struct PrivatePostgres {
 }
 
 impl PrivatePostgres {
-    /// Starts one without `fsync`: what it wrote survives its own crash all the same, only not the machine's.
+    /// Starts a server without `fsync`: its data survives its own crash, but not the machine's.
     ///
     /// # Panics
     /// When PostgreSQL is missing or does not start.
@@ -31,7 +31,7 @@ impl PrivatePostgres {
         Self::start_with(&[("fsync", "off")]).await
     }
 
-    /// Starts one with these settings of `postgresql.conf`, and otherwise PostgreSQL's own, durable ones.
+    /// Starts a server with these settings of `postgresql.conf`, and otherwise PostgreSQL's own, durable defaults.
     ///
     /// # Panics
     /// When PostgreSQL is missing or does not start.
@@ -44,18 +44,18 @@ impl PrivatePostgres {
         postgres
     }
 
-    /// Starts a standby of this server that follows it, hot: a copy of its data and settings on a port of its own.
+    /// Starts a hot standby of this server: a copy of its data and settings on a port of its own.
     ///
     /// # Panics
-    /// When that does not work.
+    /// When that fails.
     pub async fn start_standby(&self) -> Self {
         self.start_standby_on(port::free()).await
     }
 
-    /// The same, on this port: in the place of a server that was.
+    /// Starts a hot standby on this port, in place of an earlier server.
     ///
     /// # Panics
-    /// When that does not work.
+    /// When that fails.
     pub async fn start_standby_on(&self, port: u16) -> Self {
         let directory = install::directory();
         let mut copy = install::command("pg_basebackup", directory.path());
@@ -68,10 +68,10 @@ impl PrivatePostgres {
         standby
     }
 
-    /// Makes a standby the primary, and waits until it can be written to.
+    /// Promotes a standby, and waits until it accepts writes.
     ///
     /// # Panics
-    /// When it does not become one.
+    /// When the promotion fails.
     pub async fn promote(&self) {
         let mut connection = PgConnection::connect(&self.url()).await.expect("the standby answers");
         let promoted: bool =
@@ -79,34 +79,35 @@ impl PrivatePostgres {
         assert!(promoted, "the standby was not promoted in time");
     }
 
-    /// SIGKILL for the server and all its processes: nothing of it answers, writes or hangs up in good order any more.
+    /// Kills the server and all its processes by SIGKILL: none of them responds, writes or closes a connection properly any
+    /// more.
     ///
     /// # Panics
     /// When it does not end.
     pub async fn kill(&mut self) {
         let Some(postmaster) = self.pid() else { return };
-        // First, so that it starts no others in their place.
+        // Stopped first, so that it does not replace its children.
         Signal::Stop.send(postmaster);
         children(postmaster).into_iter().for_each(|child| Signal::Kill.send(child));
         self.end(Signal::Kill).await;
     }
 
-    /// The address of its database `postgres`; the same after every restart.
+    /// Returns the URL of its database `postgres`; the same after every restart.
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// The port that it listens on, also after a restart.
+    /// Returns the port that it listens on; the same after every restart.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The postmaster's process id, while it runs.
+    /// Returns the postmaster's process id, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.server.as_ref().map(Child::id)
     }
 
-    /// Crashes it and starts it again, on the same port and data: all sessions break, and it recovers from its log.
+    /// Crashes the server and starts it again, on the same port and data: all sessions break, and it recovers from its WAL.
     ///
     /// # Panics
     /// When it does not come back.
@@ -115,7 +116,7 @@ impl PrivatePostgres {
         self.start_again().await;
     }
 
-    /// Stops it in good order: sessions are ended, everything is written. Nothing happens when it is stopped.
+    /// Shuts the server down gracefully: sessions are ended, everything is written. Does nothing when it is stopped.
     ///
     /// # Panics
     /// When it does not end.
@@ -123,10 +124,10 @@ impl PrivatePostgres {
         self.end(Signal::Interrupt).await;
     }
 
-    /// Starts it after `stop`, and waits until it answers.
+    /// Starts the server after `stop`, and waits until it responds.
     ///
     /// # Panics
-    /// When it is running, or does not start, with what it logged.
+    /// When it is running, or does not start, with its log.
     pub async fn start_again(&mut self) {
         assert!(self.server.is_none(), "the server is running");
         let mut server = self.spawn();
@@ -164,7 +165,7 @@ impl PrivatePostgres {
     }
 }
 
-/// The processes that this one has started.
+/// Returns the child processes of a process.
 fn children(parent: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let parent_of = |pid: u32| {
@@ -180,7 +181,7 @@ impl Drop for PrivatePostgres {
     fn drop(&mut self) {
         if let Some(mut server) = self.server.take() {
             Signal::Quit.send(server.id());
-            // Its directory goes next, and nothing may write to it any more.
+            // The directory is deleted next, so nothing may write to it any more.
             let _ = server.wait();
         }
     }

@@ -1,4 +1,4 @@
-//! What the receiver does with a request.
+//! The receiver's reactions to a request.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use tokio::time;
 
-/// What happens to a request.
+/// The reaction to a request.
 #[derive(Debug, Clone)]
 pub enum Answer {
-    /// It is answered.
+    /// The receiver responds.
     Reply(Reply),
-    /// It is never answered; the connection stays open.
+    /// The receiver never responds; the connection stays open.
     Hang,
-    /// It is never answered: the connection is closed.
+    /// The receiver never responds; the connection is closed.
     Drop,
 }
 
-/// An HTTP answer; made by [`Answer::status`].
+/// An HTTP response; created by [`Answer::status`].
 #[derive(Debug, Clone)]
 pub struct Reply {
     status: StatusCode,
@@ -28,12 +28,12 @@ pub struct Reply {
 }
 
 impl Answer {
-    /// Status 200 without a body.
+    /// Returns status 200 without a body.
     pub fn ok() -> Self {
         Self::status(200)
     }
 
-    /// A status without a body.
+    /// Returns a status without a body.
     ///
     /// # Panics
     /// When it is no HTTP status.
@@ -42,7 +42,7 @@ impl Answer {
         Self::Reply(Reply { status, headers: Vec::new(), body: Bytes::new(), delay: Duration::ZERO })
     }
 
-    /// The same answer with one more header.
+    /// Returns the same response with one more header.
     ///
     /// # Panics
     /// When it is no valid header.
@@ -51,12 +51,12 @@ impl Answer {
         self.change(|reply| reply.headers.push((HeaderName::from_static(name), value)))
     }
 
-    /// The same answer with this body.
+    /// Returns the same response with this body.
     pub fn body(self, body: impl Into<Bytes>) -> Self {
         self.change(|reply| reply.body = body.into())
     }
 
-    /// The same answer, but only after this time.
+    /// Returns the same response, delayed by this time.
     pub fn after(self, delay: Duration) -> Self {
         self.change(|reply| reply.delay = delay)
     }

@@ -1,4 +1,4 @@
-//! What the receiver remembers.
+//! The receiver's records.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,14 +11,14 @@ use super::{Answer, Received};
 
 pub(super) type Script = dyn Fn(&Received) -> Answer + Send + Sync;
 
-/// How much came in; whoever waits is woken by its change.
+/// The number of requests and ids; a change wakes waiting tests.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Seen {
     pub(super) requests: usize,
     pub(super) ids: usize,
 }
 
-/// What happened to one id.
+/// The counts of one id.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) requests: u32,
@@ -56,9 +56,9 @@ impl Book {
         *self.script.write().unwrap_or_else(PoisonError::into_inner) = script;
     }
 
-    /// Writes a request down and says what to answer. What is decided is written before anybody is woken.
+    /// Records a request and returns the reaction to it. The record is complete before waiting tests are woken.
     pub(super) fn record(&self, received: Received) -> Answer {
-        // A copy, because a script may take its time or panic, and must not keep others from being replaced.
+        // A clone, because a script may be slow or panic, and must not block its replacement.
         let script = Arc::clone(&self.script.read().unwrap_or_else(PoisonError::into_inner));
         let answer = script(&received);
 
@@ -84,7 +84,7 @@ impl Book {
         self.pages().received.clone()
     }
 
-    /// One count of every id's tally; zeros are left out.
+    /// Returns one count of every id's tally; zeros are left out.
     pub(super) fn by_id(&self, count: fn(&Tally) -> u32) -> HashMap<Uuid, u32> {
         let pages = self.pages();
         pages.tallies.iter().map(|(id, tally)| (*id, count(tally))).filter(|(_, count)| *count > 0).collect()

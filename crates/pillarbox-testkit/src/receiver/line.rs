@@ -1,4 +1,4 @@
-//! The receiver's connections, held so that each can be broken from outside: HTTP libraries only know how to end politely.
+//! The receiver's connections, kept so that each can be broken from outside. HTTP libraries only end connections gracefully.
 
 use std::future::pending;
 use std::io;
@@ -20,9 +20,9 @@ impl Line {
         Ok(Self(Arc::new(stream.as_fd().try_clone_to_owned()?.into())))
     }
 
-    /// Breaks the connection. The server notices and drops whoever waits here.
+    /// Breaks the connection. The server notices and drops the future that waits here.
     pub(super) async fn hang_up<T>(&self) -> T {
-        // An error means that the other side was faster.
+        // An error means that the other side closed first.
         let _ = self.0.shutdown(Shutdown::Both);
         pending().await
     }
@@ -39,7 +39,7 @@ impl Lines {
         lines.push(Arc::downgrade(&line.0));
     }
 
-    /// Breaks them all.
+    /// Breaks all connections.
     pub(super) fn cut(&self) {
         for line in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             if let Some(line) = line.upgrade() {
@@ -49,7 +49,7 @@ impl Lines {
     }
 }
 
-/// Where connections come in.
+/// The listener that registers its connections.
 pub(super) struct Door {
     listener: TcpListener,
     lines: Lines,
@@ -68,7 +68,7 @@ impl Listener for Door {
     async fn accept(&mut self) -> (TcpStream, Line) {
         loop {
             let (stream, _) = Listener::accept(&mut self.listener).await;
-            // One that has gone already cannot be held, and need not be.
+            // A connection that has already closed cannot be registered, and need not be.
             if let Ok(line) = Line::of(&stream) {
                 self.lines.add(&line);
                 return (stream, line);

@@ -1,4 +1,4 @@
-//! The promises, checked while a run goes on and when it has ended.
+//! The promises, checked during a run and at its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use super::plan::{Mode, Plan};
 use super::table::Row;
 use super::world::{Known, Process, World, lock};
 
-/// Nobody else's trouble makes the events of a steady destination wait longer.
+/// The longest wait of events for a steady destination, whatever problems others have.
 pub const STEADY: Duration = Duration::from_secs(3);
-/// An event whose relays died twice may wait longer.
+/// The longest wait of an event whose relays died twice.
 const SUSPECT: Duration = Duration::from_secs(60);
-/// A destination that is healthy again has its events after this long, and its timeout.
+/// How long a destination that is healthy again may take to receive its events, besides its timeout.
 const RECOVERY: Duration = Duration::from_secs(30);
-/// A relay that dies because of an event is started again within this time.
+/// How soon a relay that an event killed is restarted.
 pub const RESTART: Duration = Duration::from_secs(1);
 
-/// A process begins to send: only what it holds, and only while it does.
+/// Checks a send as it begins: the process must hold the event's lease.
 pub fn send_begins(world: &World, process: Process, place: usize, message: &Message) {
     if world.plan.clock_steps() {
         return;
@@ -37,14 +37,14 @@ pub fn send_begins(world: &World, process: Process, place: usize, message: &Mess
     }
 }
 
-/// Hears what a relay has settled: an attempt that failed through the event's own fault lets it wait.
+/// Observes the settles of a relay: an attempt that failed through the event's own fault delays the event.
 pub struct Settled {
     /// The run.
     pub world: Arc<World>,
 }
 
 impl Observer for Settled {
-    /// Also of attempts whose settle nobody hears of: its answer may be lost.
+    /// Also counts attempts whose settle is not reported, because its response may be lost.
     fn failed(&self, event: &StoredEvent, destination: &str, error: &SendError) -> Observed {
         let place = self.world.plan.places.iter().position(|place| place.name == destination);
         if let (Some(place), Some(known)) = (place, lock(&self.world.journal).known.get_mut(&event.id))
@@ -74,7 +74,7 @@ impl Observer for Settled {
     }
 }
 
-/// A place has received an event.
+/// Checks an event that a place has received.
 pub fn received(world: &World, process: Process, place: usize, message: &Message) {
     let (id, at) = (message.id, world.elapsed());
     let name = &world.plan.places[place].name;
@@ -117,7 +117,8 @@ fn check_order(world: &World, place: usize, known: &Known, id: Uuid) {
     }
 }
 
-/// How long an event may wait for a place, and from when on that is counted; `None` while the place is not healthy.
+/// Returns the time from which an event's wait for a place counts, and its bound. Returns `None` while the place is not
+/// healthy, and for ordered plans and events that kill.
 fn patience(world: &World, place: usize, known: &Known, at: Duration) -> Option<(Duration, Duration)> {
     let plan = &world.plan;
     if plan.is_ordered() || known.emit.kills {
@@ -139,7 +140,7 @@ fn patience(world: &World, place: usize, known: &Known, at: Duration) -> Option<
     Some((from, bound))
 }
 
-/// While relays die of an event and are started again, others wait.
+/// Returns the end of the last restart after an event killed a relay. Until then, other events wait.
 fn deaths(world: &World, at: Duration) -> Duration {
     let journal = lock(&world.journal);
     let last = journal.deaths.iter().rev().find(|death| **death <= at);
@@ -159,7 +160,7 @@ fn check_wait(world: &World, place: usize, known: &Known, id: Uuid, at: Duration
     }
 }
 
-/// When everything must be done at the latest.
+/// Returns when everything must be done at the latest.
 pub fn deadline(plan: &Plan) -> Duration {
     let lease = plan.settings.lease;
     let kills = plan.emits.iter().any(|emit| emit.kills);
@@ -167,7 +168,7 @@ pub fn deadline(plan: &Plan) -> Duration {
     plan.heals_at + Duration::from_secs(400) + lease * leases
 }
 
-/// What must hold when a run has ended.
+/// Checks the promises at the end of a run.
 pub fn ended(world: &World) {
     let known: Vec<(Uuid, Known)> = {
         let journal = lock(&world.journal);
@@ -195,7 +196,7 @@ fn check_delivered(world: &World, id: Uuid, known: &Known) {
     }
 }
 
-/// Only an event's own failures may end it, or the relays that it killed.
+/// Checks that a failed event failed by its own failures or by the relays that it killed.
 fn check_failed(world: &World, id: Uuid, known: &Known, row: Option<&Row>) {
     let limit = world.plan.settings.retry.max_attempts;
     let settled = known.own_failures.values().map(|(failures, _)| *failures);
@@ -207,7 +208,7 @@ fn check_failed(world: &World, id: Uuid, known: &Known, row: Option<&Row>) {
     }
 }
 
-/// In order, what follows a failed event may wait for people.
+/// Checks that a pending event waits for people, after a failed event of its aggregate.
 fn check_pending(world: &World, id: Uuid, known: &Known, row: Option<&Row>) {
     let table = lock(&world.table);
     let blocked = matches!(world.plan.settings.order, Order::Aggregate(_))

@@ -1,5 +1,5 @@
-//! What a seed stands for: the relays' settings, the destinations and what they go through, the events, and what breaks
-//! when. Everything is drawn before the run begins; only latencies and losses are drawn on the way.
+//! The plan of a seed: the relays' settings, the destinations and their behaviour, the events, and the faults with their times.
+//! Everything is drawn before the run begins, except for latencies and losses.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
-/// What is tried most in a run. Each has a bit of everything.
+/// The focus of a run. Each run has some of everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Theme {
-    /// Destinations that hang and come back, with short timeouts.
+    /// Destinations that hang and recover, with short timeouts.
     Outages,
     /// Relays that are killed beside a slow destination, and events that kill them.
     Kills,
@@ -20,30 +20,30 @@ pub enum Theme {
     Bytes,
     /// Events with several destinations.
     FanOut,
-    /// One aggregate's events one after another.
+    /// Events of one aggregate, one after another.
     Order,
-    /// A database that refuses, hangs, and loses answers; clocks that step.
+    /// A database that refuses, hangs, and loses responses; clocks that step.
     Database,
 }
 
 const THEMES: [Theme; 6] = [Theme::Outages, Theme::Kills, Theme::Bytes, Theme::FanOut, Theme::Order, Theme::Database];
 
-/// How a destination behaves for a while.
+/// The behaviour of a destination for a while.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mode {
-    /// Answers within this many milliseconds.
+    /// Responds within this many milliseconds.
     Healthy(u64),
-    /// The same, but slowly: between the two, in milliseconds.
+    /// Responds slowly: between the two, in milliseconds.
     Slow(u64, u64),
     /// Refuses connections.
     Refusing,
-    /// Takes connections and says nothing.
+    /// Accepts connections and never responds.
     Hanging,
-    /// Receives, and its answers are lost.
+    /// Receives events, and its responses are lost.
     Mute,
-    /// This share of the events fails, through their own fault.
+    /// Fails this share of the events, through their own fault.
     Failing(f64),
-    /// Asks for a pause of so many milliseconds.
+    /// Asks for a pause of this many milliseconds.
     Throttling(u64),
 }
 
@@ -54,82 +54,82 @@ pub struct Place {
     pub name: String,
     /// The relay's timeout for it.
     pub timeout: Duration,
-    /// From when on it behaves how; the last one is healthy.
+    /// The modes with their start times; the last one is healthy.
     pub modes: Vec<(Duration, Mode)>,
 }
 
 impl Place {
-    /// How it behaves at a time, and since when.
+    /// Returns the mode at a time, and since when.
     pub fn mode(&self, at: Duration) -> (Duration, Mode) {
         *self.modes.iter().rev().find(|(from, _)| *from <= at).unwrap_or(&self.modes[0])
     }
 
-    /// Whether it is healthy throughout.
+    /// Returns whether it is healthy throughout.
     pub fn is_steady(&self) -> bool {
         self.modes.iter().all(|(_, mode)| matches!(mode, Mode::Healthy(_)))
     }
 }
 
-/// What the application emits.
+/// An emit of the application.
 #[derive(Debug, Clone)]
 pub struct Emit {
-    /// When.
+    /// The time.
     pub at: Duration,
-    /// Which of [`Plan::routes`].
+    /// The index into [`Plan::routes`].
     pub route: usize,
-    /// Of which aggregate.
+    /// The aggregate.
     pub aggregate: u32,
-    /// How large the payload is.
+    /// The size of the payload.
     pub bytes: usize,
-    /// How much later it is to be delivered.
+    /// The delay of the delivery.
     pub delay: Option<Duration>,
-    /// The relay that sends it dies.
+    /// Whether the relay that sends it dies.
     pub kills: bool,
 }
 
-/// What happens to the relays and the database.
+/// A fault of a relay or the database.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mishap {
-    /// This relay dies, and is started again after so long.
+    /// This relay dies, and is restarted after this time.
     Kill(usize, Duration),
-    /// This relay is told to stop, and started again.
+    /// This relay is told to stop, and is restarted.
     Stop(usize),
-    /// The database refuses everything for so long.
+    /// The database refuses everything for this time.
     Refuse(Duration),
-    /// The database refuses settles for so long.
+    /// The database refuses settles for this time.
     RefuseSettles(Duration),
-    /// The database does not answer for so long.
+    /// The database does not respond for this time.
     Silence(Duration),
-    /// The database's clock steps by so many milliseconds.
+    /// The database's clock steps by this many milliseconds.
     Step(i64),
-    /// This relay cannot reach this place for so long.
+    /// This relay cannot reach this place for this time.
     Cut(usize, usize, Duration),
 }
 
 /// A whole run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What it was drawn from.
+    /// The seed.
     pub seed: u64,
-    /// What is tried most.
+    /// The focus.
     pub theme: Theme,
-    /// How many relays there are.
+    /// The number of relays.
     pub relays: usize,
-    /// Their settings.
+    /// The relays' settings.
     pub settings: RelaySettings,
     /// The destinations; the first is steady.
     pub places: Vec<Place>,
-    /// Which places the events of a route go to.
+    /// The places of each route.
     pub routes: Vec<Vec<usize>>,
-    /// In the order of time.
+    /// The emits, in the order of time.
     pub emits: Vec<Emit>,
-    /// In the order of time.
+    /// The faults, in the order of time.
     pub mishaps: Vec<(Duration, Mishap)>,
-    /// How many milliseconds a statement takes at most.
+    /// The maximum duration of a statement, in milliseconds.
     pub statement: u64,
-    /// The share of statements whose answer is lost.
+    /// The share of statements whose response is lost.
     pub losses: f64,
-    /// From here on nothing breaks any more.
+    /// The time after which no fault occurs.
     pub heals_at: Duration,
 }
 
@@ -138,7 +138,7 @@ fn seconds(dice: &mut StdRng, from: u64, to: u64) -> Duration {
 }
 
 impl Plan {
-    /// The plan of a seed, always the same.
+    /// Returns the plan of a seed, which is always the same.
     pub fn of(seed: u64) -> Self {
         let mut dice = StdRng::seed_from_u64(seed);
         let theme = THEMES[(seed % THEMES.len() as u64) as usize];
@@ -154,7 +154,7 @@ impl Plan {
         Self { seed, theme, relays, settings, places, routes, emits, mishaps, statement, losses, heals_at }
     }
 
-    /// A plan in which nothing happens, and statements take no time: for checks of the store by itself.
+    /// Returns a plan without faults, whose statements take no time, for checks of the store by itself.
     pub fn calm() -> Self {
         Self {
             seed: 0,
@@ -171,12 +171,12 @@ impl Plan {
         }
     }
 
-    /// Whether leases can be told by this run's clocks.
+    /// Returns whether the database's clock steps in this run. If so, the checks cannot tell leases by it.
     pub fn clock_steps(&self) -> bool {
         self.mishaps.iter().any(|(_, mishap)| matches!(mishap, Mishap::Step(_)))
     }
 
-    /// Whether events of one aggregate are sent in order.
+    /// Returns whether events of one aggregate are sent in order.
     pub fn is_ordered(&self) -> bool {
         self.settings.order != Order::None
     }
@@ -238,7 +238,7 @@ fn modes(dice: &mut StdRng, theme: Theme, heals_at: Duration) -> Vec<(Duration, 
     };
     let failing = Mode::Failing(dice.random_range(0.1..0.9));
     let throttling = Mode::Throttling(dice.random_range(100..5000));
-    // Some change their mind while what was sent before is still under way.
+    // Some places change their mode while earlier sends are still in flight.
     let restless = dice.random_bool(if theme == Theme::Outages { 0.5 } else { 0.2 });
     let all = match theme {
         _ if restless => vec![slow, slow, Mode::Refusing, Mode::Hanging, Mode::Hanging],
@@ -274,7 +274,7 @@ fn emits(dice: &mut StdRng, theme: Theme, routes: &[Vec<usize>], heals_at: Durat
     let aggregates = if theme == Theme::Order { dice.random_range(1..=10) } else { 10_000 };
     let mut emits: Vec<Emit> = (0..count)
         .map(|_| Emit {
-            // Many at once at the beginning, the rest all over the run.
+            // Many events at the beginning, the rest throughout the run.
             at: if dice.random_bool(0.3) { Duration::ZERO } else { heals_at.mul_f64(dice.random_range(0.0..1.0)) },
             route: dice.random_range(0..routes.len()),
             aggregate: dice.random_range(0..aggregates),

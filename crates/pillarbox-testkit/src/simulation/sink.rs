@@ -1,5 +1,5 @@
-//! The simulated destinations: they answer late or not at all, refuse, and lose answers, as the plan says. Each arrival is
-//! checked at once against what relays promise.
+//! The simulated destinations: they respond late or not at all, refuse, and lose responses, as the plan says. Each arrival is
+//! checked at once against the relays' promises.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::checks;
 use super::plan::{Mishap, Mode};
 use super::world::{Process, World, lock};
 
-/// One process's way to one place.
+/// The connection of one process to one place.
 pub struct SimulatedSink {
     world: Arc<World>,
     process: Process,
@@ -19,12 +19,12 @@ pub struct SimulatedSink {
 }
 
 impl SimulatedSink {
-    /// From this process to this place.
+    /// Creates the sink of this process for this place.
     pub fn new(world: &Arc<World>, process: Process, place: usize) -> Self {
         Self { world: Arc::clone(world), process, place }
     }
 
-    /// The dead send nothing and hear nothing.
+    /// Waits forever if the process is dead: it sends and receives nothing.
     async fn unless_dead(&self) {
         if !self.world.lives(self.process) {
             std::future::pending::<()>().await;

@@ -1,5 +1,5 @@
-//! The simulated store of one process: the table behind a network and a server that are late, refuse, hang, and lose
-//! answers. A dead process gets no answers at all.
+//! The simulated store of one process: the table behind a network and a server that are late, refuse, hang, and lose responses.
+//! A dead process gets no responses at all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use super::plan::Mishap;
 use super::table::{Moment, Table};
 use super::world::{Process, World, lock};
 
-/// After this long the store gives a silent statement up, as the real ones do.
+/// The timeout of a silent statement, as in the real stores.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// How fast payloads are read. The simulation's payloads and limits are about a thousandth of real ones, so this is.
+/// How fast payloads are read. The simulation's payloads and limits are about a thousandth of real ones, so this is, too.
 const BYTES_PER_SECOND: f64 = 200_000.0;
 
-/// What one process has of the database.
+/// The database as one process sees it.
 pub struct SimulatedStore {
     world: Arc<World>,
     process: Process,
@@ -31,7 +31,7 @@ pub struct SimulatedStore {
 }
 
 impl SimulatedStore {
-    /// A connection of this process.
+    /// Connects this process.
     pub fn connect(world: &Arc<World>, process: Process) -> Arc<Self> {
         let (give_back, mut dropped) = mpsc::unbounded_channel();
         let store = Arc::new(Self { world: Arc::clone(world), process, give_back });
@@ -48,7 +48,7 @@ impl SimulatedStore {
         store
     }
 
-    /// Runs a statement: late, and perhaps in vain.
+    /// Runs a statement, which is late and may fail.
     async fn run<T>(&self, doing: &'static str, apply: impl FnOnce(&mut Table, Moment) -> T) -> Result<T, StoreError> {
         let world = &self.world;
         lock(&world.journal).statements += 1;
@@ -71,7 +71,7 @@ impl SimulatedStore {
         Ok(answer)
     }
 
-    /// The dead wait for ever.
+    /// Waits forever if the process is dead.
     async fn unless_dead(&self) {
         if !self.world.lives(self.process) {
             std::future::pending::<()>().await;
@@ -130,7 +130,7 @@ impl Claims for SimulatedStore {
             })
             .await;
         if claimed.is_err() {
-            // Nobody knows of these leases: they run out.
+            // No process knows of these leases, so they expire.
             let free_at = world.elapsed() + ask.lease;
             let mut journal = lock(&world.journal);
             for id in &heard {
@@ -212,8 +212,8 @@ impl Fleet for SimulatedStore {
         self.run("beating", |table, now| table.heartbeat(heartbeat, now)).await
     }
 
-    /// The host's clock decides when a relay writes its metrics. The statement therefore takes no time and throws no dice:
-    /// a seed's story stays the same.
+    /// The host's clock decides when a relay writes its metrics. So this statement takes no time and draws no random numbers,
+    /// and a seed's run stays the same.
     async fn tell(&self, told: Told<'_>) -> Result<(), StoreError> {
         lock(&self.world.table).tell(told);
         Ok(())

@@ -1,4 +1,4 @@
-//! The simulated outbox table: what the statements of a real store do, on rows in memory, at a time that is given. Pure.
+//! The simulated outbox table: the statements of a real store on rows in memory. Pure; callers pass in the time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub use row::{DeliveryRow, Moment, Row};
 /// All rows.
 #[derive(Debug, Default)]
 pub struct Table {
-    /// By `seq`.
+    /// The rows, by `seq`.
     pub rows: BTreeMap<i64, Row>,
     pending: BTreeSet<i64>,
     last_seq: i64,
@@ -29,7 +29,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Emits, and returns the `seq`.
+    /// Emits an event, and returns its `seq`.
     pub fn emit(&mut self, mut event: StoredEvent, deliver_at: Option<Moment>, now: Moment) -> i64 {
         self.last_seq += 1;
         let seq = self.last_seq;
@@ -49,7 +49,7 @@ impl Table {
         }
     }
 
-    /// The row of an event.
+    /// Returns the row of an event.
     pub fn get(&self, id: Uuid) -> Option<&Row> {
         self.by_id.get(&id).and_then(|seq| self.rows.get(seq))
     }
@@ -58,7 +58,7 @@ impl Table {
         self.by_id.get(&id).and_then(|seq| self.rows.get_mut(seq))
     }
 
-    /// Events that are neither delivered nor failed.
+    /// Returns the events that are neither delivered nor failed.
     pub fn pending(&self) -> impl Iterator<Item = &Row> {
         self.pending.iter().filter_map(|seq| self.rows.get(seq))
     }
@@ -72,7 +72,7 @@ impl Table {
         }
     }
 
-    /// Renews a lease that is still held; returns whether it was.
+    /// Renews a lease that is still held. Returns whether it was.
     pub fn renew(&mut self, ticket: Ticket, lease: Duration, now: Moment) -> bool {
         let Some(row) = self.get_mut(ticket.id).filter(|row| row.is_held_by(ticket)) else { return false };
         row.due_at = after(now, lease);
@@ -80,25 +80,25 @@ impl Table {
         true
     }
 
-    /// So many losses count against it.
+    /// Sets the losses that count against an event.
     pub fn blame(&mut self, ticket: Ticket, losses: u32) {
         if let Some(row) = self.get_mut(ticket.id).filter(|row| row.is_held_by(ticket)) {
             row.event.claims = losses;
         }
     }
 
-    /// How long until the next event is due.
+    /// Returns the time until the next event is due.
     pub fn next_due(&self, now: Moment) -> Option<Duration> {
         let waiting = self.pending().filter(|row| row.parked_on.is_none());
         waiting.map(|row| row.due_at).min().map(|due| (due - now).to_std().unwrap_or_default())
     }
 
-    /// How many events are due and free.
+    /// Returns the number of events that are due and free.
     pub fn remaining(&self, now: Moment) -> u64 {
         self.pending().filter(|row| row.is_due(now)).count() as u64
     }
 
-    /// How many rows a table of the real schema would have; `None` for a table that is not simulated.
+    /// Returns the number of rows of a table of the real schema; `None` for a table that is not simulated.
     pub fn count(&self, table: &str) -> Option<usize> {
         match table {
             "outbox_event" => Some(self.rows.len()),

@@ -1,4 +1,5 @@
-//! What all parts of a simulated run share: the table, the time, the dice, who lives, and the journal of what was seen.
+//! The state that all parts of a simulated run share: the table, the time, the random numbers, the live processes, and the
+//! journal.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
@@ -16,21 +17,21 @@ use uuid::Uuid;
 use super::plan::{Emit, Mishap, Plan};
 use super::table::{Moment, Table};
 
-/// A relay that was started once; one that is started again is another process.
+/// One start of a relay; a restarted relay is another process.
 pub type Process = usize;
 
 /// One simulated run.
 pub struct World {
-    /// What is to happen.
+    /// The plan of the run.
     pub plan: Plan,
     started: Instant,
     dice: Mutex<StdRng>,
-    /// The database.
+    /// The database's table.
     pub table: Mutex<Table>,
-    /// How far its clock was stepped.
+    /// The offset of the database's clock.
     step: Mutex<TimeDelta>,
     processes: Mutex<Vec<Life>>,
-    /// What was seen.
+    /// The journal of the run.
     pub journal: Mutex<Journal>,
     died: Notify,
 }
@@ -44,56 +45,56 @@ struct Life {
 /// An event as it was emitted.
 #[derive(Debug, Clone)]
 pub struct Known {
-    /// Which of [`Plan::emits`].
+    /// The entry of [`Plan::emits`].
     pub emit: Emit,
-    /// The database's order.
+    /// The event's `seq`.
     pub seq: i64,
-    /// Nobody could have sent it before.
+    /// The earliest time at which a relay could have sent it.
     pub free_at: Duration,
-    /// How often each place has failed it, and until when it waits for that.
+    /// For each place, the number of failures of the event, and until when it waits because of them.
     pub own_failures: BTreeMap<usize, (u32, Duration)>,
-    /// How many attempts at each place failed through its own fault.
+    /// For each place, the number of attempts that failed through the event's own fault.
     pub failed_attempts: BTreeMap<usize, u32>,
-    /// It lost a lease twice, so that it may wait longer than others.
+    /// Whether it lost a lease twice, so that it may wait longer than others.
     pub suspect: bool,
 }
 
-/// What was seen in a run.
+/// The observations of a run.
 #[derive(Default)]
 pub struct Journal {
-    /// All that was emitted.
+    /// All emitted events.
     pub known: HashMap<Uuid, Known>,
     /// When each place received each event.
     pub received: BTreeMap<(Uuid, usize), Vec<Duration>>,
-    /// When each place's answer to each event came back for the first time.
+    /// When each place's response to each event first came back.
     pub confirmed: BTreeMap<(Uuid, usize), Duration>,
-    /// The last event of each aggregate that each place has seen.
+    /// The last event of each aggregate that each place has received.
     pub latest: HashMap<(u32, usize), i64>,
-    /// Who holds a token.
+    /// The process that holds each token.
     pub holders: HashMap<Uuid, Process>,
-    /// The longest that a steady place's event waited.
+    /// The longest wait of an event for a steady place.
     pub longest_wait: Duration,
-    /// Statements so far.
+    /// The number of statements so far.
     pub statements: u64,
-    /// Sends so far.
+    /// The number of sends so far.
     pub sends: u64,
-    /// Everything up to here, for a reader of a failed run.
+    /// The log, for the reader of a failed run.
     pub lines: Vec<String>,
-    /// Promises that were broken.
+    /// The broken promises.
     pub broken: Vec<String>,
-    /// When relays died of an event.
+    /// The times when an event killed a relay.
     pub deaths: Vec<Duration>,
-    /// To look at the relays with.
+    /// The relays' monitors.
     pub monitors: super::Monitors,
 }
 
-/// What a panic elsewhere left is still true.
+/// Locks a mutex. Its content is still valid after a panic in another task.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl World {
-    /// At the beginning of its run.
+    /// Creates the world at the beginning of a run.
     pub fn new(plan: Plan) -> Self {
         let dice = StdRng::seed_from_u64(plan.seed ^ 0x5eed);
         Self {
@@ -108,24 +109,24 @@ impl World {
         }
     }
 
-    /// How long the run has taken.
+    /// Returns the simulated time since the run began.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The moment of the run.
+    /// Returns the instant at a time of the run.
     pub fn at(&self, elapsed: Duration) -> Instant {
         self.started + elapsed
     }
 
-    /// The database's clock.
+    /// Returns the time of the database's clock.
     pub fn now(&self) -> Moment {
         let start = DateTime::UNIX_EPOCH + TimeDelta::days(20_000);
         start + TimeDelta::from_std(self.elapsed()).unwrap_or_default() + *lock(&self.step)
     }
 
-    /// The database's clock is set.
-    /// A step back makes everything wait longer that waits for a moment: a lease whose claim's answer was lost, a retry.
+    /// Steps the database's clock.
+    /// A step back delays everything that waits for a time: a lease whose claim's response was lost, or a retry.
     pub fn step_clock(&self, by: TimeDelta) {
         *lock(&self.step) += by;
         let (now, longer) = (self.elapsed(), (-by).to_std().unwrap_or_default());
@@ -137,56 +138,56 @@ impl World {
         }
     }
 
-    /// A number below 1.
+    /// Returns a random number from 0 to below 1.
     pub fn chance(&self) -> f64 {
         lock(&self.dice).random_range(0.0..1.0)
     }
 
-    /// So many milliseconds at most.
+    /// Returns a random duration between the two, in milliseconds.
     pub fn millis(&self, from: u64, to: u64) -> Duration {
         Duration::from_micros(lock(&self.dice).random_range(from * 1000..=to.max(from) * 1000))
     }
 
-    /// Waits as long as the network takes, which is no time at all in a plan without latency.
+    /// Waits for the network's latency, which is zero in a plan without latency.
     pub async fn network(&self) {
         if self.plan.statement > 0 {
             tokio::time::sleep(self.millis(0, self.plan.statement)).await;
         }
     }
 
-    /// A new id.
+    /// Returns a new id.
     pub fn id(&self) -> Uuid {
         Uuid::from_u128(lock(&self.dice).random())
     }
 
-    /// A relay is started in this slot.
+    /// Starts a relay in this slot.
     pub fn start(&self, slot: usize) -> Process {
         let mut processes = lock(&self.processes);
         processes.push(Life { slot, alive: true, waker: None });
         processes.len() - 1
     }
 
-    /// Whether this process lives.
+    /// Returns whether this process is alive.
     pub fn lives(&self, process: Process) -> bool {
         lock(&self.processes)[process].alive
     }
 
-    /// Which relay of the plan it is.
+    /// Returns the process's relay in the plan.
     pub fn slot(&self, process: Process) -> usize {
         lock(&self.processes)[process].slot
     }
 
-    /// Whether any relay lives.
+    /// Returns whether any relay is alive.
     pub fn any_lives(&self) -> bool {
         lock(&self.processes).iter().any(|life| life.alive)
     }
 
-    /// Wakes this process when something is emitted.
+    /// Wakes this process at every emit.
     pub fn listen(&self, process: Process, waker: Waker) {
         lock(&self.processes)[process].waker = Some(waker);
     }
 
-    /// The process is dead: nothing that it does is seen any more.
+    /// Kills the process: nothing that it does is visible any more.
     pub fn kill(&self, process: Process) {
         if !std::mem::replace(&mut lock(&self.processes)[process].alive, false) {
             return;
@@ -222,12 +223,12 @@ impl World {
         }
     }
 
-    /// The process has ended in peace.
+    /// Records that the process has ended gracefully.
     pub fn ended(&self, process: Process) {
         lock(&self.processes)[process].alive = false;
     }
 
-    /// Emits, and wakes the relays that listen.
+    /// Emits an event, and wakes the relays that listen.
     pub fn emit(&self, emit: &Emit) {
         let id = self.id();
         let payload = format!("\"{}\"", "x".repeat(emit.bytes));
@@ -264,13 +265,13 @@ impl World {
         lock(&self.journal).lines.push(format!("{:9.3} {line}", at.as_secs_f64()));
     }
 
-    /// A promise is broken.
+    /// Records a broken promise.
     pub fn broken(&self, what: String) {
         self.log(format!("BROKEN: {what}"));
         lock(&self.journal).broken.push(what);
     }
 
-    /// The last moment up to which the database was the reason for waiting.
+    /// Returns the last time up to which the database was the reason for waiting.
     pub fn database_excuse(&self, at: Duration) -> Duration {
         let mut excuse = Duration::ZERO;
         for (from, mishap) in self.plan.mishaps.iter().filter(|(from, _)| *from <= at) {
@@ -287,14 +288,14 @@ impl World {
         excuse
     }
 
-    /// The last moment up to which relays were missing, or could not reach this place.
+    /// Returns the last time up to which relays were missing, or could not reach this place.
     pub fn relay_excuse(&self, place: usize, at: Duration) -> Duration {
         let mut excuse = Duration::ZERO;
         for (from, mishap) in self.plan.mishaps.iter().filter(|(from, _)| *from <= at) {
             let until = match mishap {
                 Mishap::Kill(_, time) => *from + *time,
                 Mishap::Stop(_) => *from + self.plan.settings.shutdown_timeout + Duration::from_secs(1),
-                // What was cut off times out, and its breaker probes.
+                // Sends that were cut off time out, and the breaker probes.
                 Mishap::Cut(_, cut, time) if *cut == place => {
                     *from + *time + self.plan.places[place].timeout + Duration::from_secs(12)
                 }

@@ -1,12 +1,12 @@
--- Claim: due tasks, oldest first. $1 limit, $2 bytes, $3 seconds after which somebody's claim is stale, $4 retries from
--- which on a task is not sent any more (0: there are none; the sweep sees to those).
--- These are the rows that django-celery-outbox's relay selects. Each of its three conditions walks an index up to what it
--- looks for, and nothing is sorted but what comes of that: the orders are those of celery_outbox_stale_idx, twice, and
--- celery_outbox_retry_idx, and no other index has them. (Ordered by id alone, the untried would be looked for through the
--- primary key, and through all that waits, whenever the planner remembers a table in which nothing waited.)
--- Without retry_after, a task that is retried is not selected again while it is on its way. The other relay leaves it as it
--- is, but then updated_at is later: such a task is on its way, too, until that is stale. The clock is asked in a subquery,
--- because what is volatile cannot end the walk through an index.
+-- Claim: due tasks, oldest first. $1 limit, $2 bytes, $3 seconds after which another claim is stale, $4 retries from which on
+-- a task is not sent any more (0: no limit); the sweep fails such tasks.
+-- It selects the rows that django-celery-outbox's relay selects. Each of its three conditions walks an index and stops at the
+-- limit, and only the result is sorted. The orders are those of celery_outbox_stale_idx (twice) and celery_outbox_retry_idx; no
+-- other index has them. (Ordered by id alone, the planner might search untried tasks along the primary key, through all waiting
+-- tasks, if its statistics are from when none waited.)
+-- The claim clears retry_after, so a retried task is not selected again while it is in flight. The other relay keeps
+-- retry_after, but then updated_at is later: such a task is in flight, too, until its claim is stale. The clock is read in a
+-- subquery, because a volatile function cannot end the walk through an index.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ), untried AS MATERIALIZED (
@@ -34,7 +34,7 @@ WITH clock AS MATERIALIZED (
 ), sized AS MATERIALIZED (
     SELECT id, CASE WHEN coalesce(pg_column_compression(args), pg_column_compression(kwargs),
                                   pg_column_compression(options)) IS NULL
-                    -- What is stored as it is need not be unpacked to know its size.
+                    -- The size of an uncompressed value is known without decompressing it.
                     THEN pg_column_size(args) + pg_column_size(kwargs) + pg_column_size(options)
                     ELSE octet_length(args::text) + octet_length(kwargs::text) + octet_length(options::text) END AS bytes
     FROM (SELECT * FROM untried UNION ALL SELECT * FROM retried UNION ALL SELECT * FROM stale ORDER BY id LIMIT $1) AS due

@@ -1,4 +1,4 @@
--- The columns of the tables in schema $1, and whether an INSERT must name them.
+-- Check: the columns of the tables in schema $1, and whether an INSERT must name them.
 SELECT class.relname::text, attribute.attname::text,
        attribute.attnotnull AND NOT attribute.atthasdef AND attribute.attidentity = ''
 FROM pg_catalog.pg_class AS class

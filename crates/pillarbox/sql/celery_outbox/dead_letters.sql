@@ -1,2 +1,2 @@
--- How many dead letters there are.
+-- Returns the number of dead letters.
 SELECT count(*) FROM {schema}.celery_outbox_dead_letter

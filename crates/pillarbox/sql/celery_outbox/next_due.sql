@@ -1,5 +1,5 @@
--- How many seconds until the next task is due: now, at the end of a backoff, or when a claim becomes stale.
--- $1 seconds after which a claim is stale, $2 retries from which on a task is not sent any more (0: there are none).
+-- Returns the seconds until the next task is due: now, at the end of a backoff, or when a claim becomes stale.
+-- $1 seconds after which a claim is stale, $2 retries from which on a task is not sent any more (0: no limit).
 SELECT extract(epoch FROM min(due_at))::float8 - extract(epoch FROM clock_timestamp())::float8
 FROM (
     (SELECT created_at AS due_at FROM {schema}.celery_outbox

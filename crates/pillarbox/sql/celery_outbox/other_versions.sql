@@ -1,5 +1,5 @@
--- How many of the oldest tasks are of a schema_version that is not known here, and which one is the highest of those.
--- Nobody claims them, so they are among the oldest before long. $1 how many are looked at.
+-- Returns how many of the oldest tasks have an unknown schema_version, and the highest such version. No relay claims these
+-- tasks, so they are soon among the oldest. $1 the number of tasks to examine.
 SELECT count(*), max(schema_version)
 FROM (SELECT schema_version FROM {schema}.celery_outbox
       WHERE updated_at IS NULL AND retry_after IS NULL

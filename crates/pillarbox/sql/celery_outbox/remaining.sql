@@ -1,5 +1,5 @@
--- Due tasks that nobody holds, and since how many seconds the oldest of them is waiting. $1 seconds after which a claim
--- is stale.
+-- Returns the number of due tasks that no relay holds, and for how many seconds the oldest of them has been waiting.
+-- $1 seconds after which a claim is stale.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
 SELECT count(*), extract(epoch FROM clock_timestamp())::float8 - extract(epoch FROM min(created_at))::float8
 FROM (

@@ -1,4 +1,4 @@
--- Settle: what stays in the table; one statement for a whole batch, each row only if it is still as our claim left it.
+-- Settle: updates rows that stay in the table. One statement for a whole batch; each row only if its claim is unchanged.
 -- $1 ids, $2 their updated_at, $3 changes, $4 retries, $5 seconds until due.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
@@ -8,7 +8,7 @@ WITH clock AS MATERIALIZED (
 )
 UPDATE {schema}.celery_outbox AS task
 SET retries = CASE verdict.change WHEN 'retry' THEN least(verdict.retries, 32767) ELSE task.retries END,
-    -- What never failed and is given back is untried again, for its admin, too.
+    -- A task that never failed and is given back is untried again, in the package's admin, too.
     updated_at = CASE WHEN verdict.change = 'release' AND verdict.after = 0 AND task.retries = 0 THEN NULL
                       ELSE clock.now END,
     retry_after = CASE WHEN verdict.change = 'release' AND verdict.after = 0 AND task.retries = 0 THEN NULL

@@ -1,5 +1,5 @@
--- Settle: what failed becomes a dead letter, each row only if it is still as our claim left it.
--- $1 ids, $2 their updated_at, $3 errors. No column of the tables has a default, so each is named.
+-- Settle: turns failed tasks into dead letters, each only if its claim is unchanged.
+-- $1 ids, $2 their updated_at, $3 errors. No column of the tables has a default, so all are named.
 WITH failed AS (
     DELETE FROM {schema}.celery_outbox AS task
     USING unnest($1::bigint[], $2::timestamptz[], $3::text[]) AS verdict (id, held_since, error)

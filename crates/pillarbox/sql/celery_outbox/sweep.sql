@@ -1,5 +1,5 @@
--- Sweep: due tasks that have been retried too often, say because the limit was lowered, become dead letters unsent.
--- $1 seconds after which a claim is stale, $2 the limit, $3 the error, $4 how many due tasks of each kind are looked at.
+-- Sweep: turns due tasks with too many retries into dead letters without sending them, for example after the limit was lowered.
+-- $1 seconds after which a claim is stale, $2 the limit, $3 the error, $4 the number of due tasks of each kind to examine.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ), due AS MATERIALIZED (

@@ -1,4 +1,4 @@
--- Unpark: tasks that we put off because the broker was down are due, each only if nobody has touched it since.
+-- Unpark: makes tasks due that this store delayed because the broker was down, each only if it is unchanged since.
 -- $1 ids, $2 their updated_at.
 UPDATE {schema}.celery_outbox AS task
 SET retry_after = clock.now

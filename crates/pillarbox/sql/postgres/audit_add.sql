@@ -1,2 +1,2 @@
--- What people do, in batches. $1 the line's id, $2 how many events more.
+-- Audit: adds a batch to an entry. $1 the entry's id, $2 the number of additional events.
 UPDATE {schema}.outbox_audit SET events = coalesce(events, 0) + $2 WHERE id = $1

@@ -1,10 +1,10 @@
 -- Claim: due events, oldest first, by a lease. $1 limit, $2 bytes, $3 seconds of the lease, $4 token,
 -- $5 losses before an event is a suspect, $6 losses from which on it is left out, $7 and $8 the floor.
--- MATERIALIZED, because a subquery with LIMIT may run twice and would then lock twice as many rows. The clock is asked in a
--- subquery, here and elsewhere, because what is volatile cannot end the walk through an index.
+-- MATERIALIZED, because a subquery with LIMIT may run twice and would then lock twice as many rows. The clock is read in a
+-- subquery, here and elsewhere, because a volatile function cannot end the walk through an index.
 WITH due AS MATERIALIZED (
     SELECT id, next_attempt_at, seq,
-           -- What is not compressed need not be unpacked to know its size; what is may be a hundred times larger.
+           -- The size of an uncompressed payload is known without decompressing it. A compressed one may be 100 times larger.
            CASE WHEN pg_column_compression(payload) IS NULL THEN pg_column_size(payload)
                 ELSE octet_length(payload::text) END AS bytes,
            claims + (claimed_by IS NOT NULL)::int AS losses
@@ -26,13 +26,13 @@ WITH due AS MATERIALIZED (
     WHERE class = first_class
     WINDOW line AS (ORDER BY next_attempt_at, seq ROWS UNBOUNDED PRECEDING)
 ), picked AS (
-    -- Suspects are claimed with those that have lost as often as they: 64, then 8, then each alone.
+    -- A suspect is claimed with events that have as many losses: 64 of them, then 8, then one.
     SELECT id, due_at, losses FROM placed
     WHERE place = 1 OR (bytes_before < $2 AND (class < $5 OR place <= 64 >> least(3 * (class - $5), 30)))
 )
 UPDATE {schema}.outbox_event AS event
 SET claimed_by = $4,
-    -- A loss of what goes alone counts only when its relay has said that nothing else is sent: blame.sql.
+    -- For an event that is sent alone, a loss counts only after its relay reported that nothing else is sent: blame.sql.
     claims = picked.losses - (picked.losses >= $5 + 2)::int,
     next_attempt_at = clock_timestamp() + $3 * interval '1 second',
     updated_at = clock_timestamp()

@@ -1,7 +1,7 @@
--- Claim with order = "aggregate": an event only after all earlier ones of its aggregate, or together with them.
--- $1 limit, $2 bytes, $3 seconds of the lease, $4 token, $5 losses before an event is a suspect, $6 losses from
--- which on it is left out, $7 whether a failed event blocks its aggregate, $8 how many due events are looked at, $9 and $10 after which one.
--- Names are compared byte by byte, as the index outbox_event_order has them: that is twice as fast.
+-- Claim with order = "aggregate": an event only after all earlier events of its aggregate, or together with them.
+-- $1 limit, $2 bytes, $3 seconds of the lease, $4 token, $5 losses before an event is a suspect, $6 losses from which on it is
+-- left out, $7 whether a failed event blocks its aggregate, $8 the number of due events to read, $9 and $10 the place after
+-- which to begin. Names are compared byte by byte, as in the index outbox_event_order: that is twice as fast.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ), seen AS MATERIALIZED (
@@ -18,17 +18,17 @@ WITH clock AS MATERIALIZED (
     FROM seen
     WINDOW aggregate AS (PARTITION BY aggregate_type, aggregate_id ORDER BY seq)
 ), walled AS (
-    -- The wall: the first event of the aggregate that must be sent first and is not among those seen.
+    -- The wall: the first event of the aggregate that must be sent first and is not among the events seen.
     SELECT lined.*,
            CASE nth WHEN 1 THEN
                (SELECT event.seq FROM {schema}.outbox_event AS event
                 WHERE event.aggregate_type COLLATE "C" = lined.aggregate_type
                   AND event.aggregate_id COLLATE "C" = lined.aggregate_id
-                  AND event.seq < lined.last AND event.status || '' <> 'delivered' -- as outbox_event_order has it
+                  AND event.seq < lined.last AND event.status || '' <> 'delivered' -- as in outbox_event_order
                   AND CASE event.status
                       WHEN 'failed' THEN $7
-                      -- One that was emitted for later and never tried blocks nobody. It is as it was emitted (a plain INSERT
-                      -- asks the clock twice), and was due later than that: not only later than a clock that was set back.
+                      -- A delayed event that was never tried blocks no other event. It is unchanged since its emit (a plain
+                      -- INSERT reads the clock twice), and its due time is after its emit: not just after a clock set back.
                       ELSE NOT (event.next_attempt_at > (SELECT now FROM clock)
                                 AND event.next_attempt_at > event.updated_at
                                 AND event.updated_at BETWEEN event.created_at AND event.created_at + interval '1 second'
@@ -42,15 +42,15 @@ WITH clock AS MATERIALIZED (
            END AS wall
     FROM lined
 ), free AS MATERIALIZED (
-    -- An event's turn is not before that of those it follows: any beginning of this line is a beginning of each aggregate.
+    -- An event's turn is never before the turn of its predecessors. So any prefix of this line is a prefix of each aggregate.
     SELECT id, aggregate_type, aggregate_id, seq, nth, turn
     FROM (SELECT walled.*, max(wall) OVER (PARTITION BY aggregate_type, aggregate_id) AS first_wall FROM walled) AS one
     WHERE first_wall IS NULL OR seq < first_wall
     ORDER BY turn, seq
     LIMIT $1
 ), locked AS MATERIALIZED (
-    -- Only what may be taken is locked, because a lock is a write. What another relay has taken since is left out. CASE, so
-    -- that no index but that of the ids can be used: a planner that knows nothing of a backlog yet would take the due one.
+    -- Only events that may be taken are locked, because a lock is a write. Events that another relay has taken since are left
+    -- out. CASE, so that only the index of the ids can be used: without statistics of a backlog, the planner would use another.
     SELECT free.*, event.losses, event.bytes
     FROM free CROSS JOIN LATERAL (
         SELECT claims + (claimed_by IS NOT NULL)::int AS losses,
@@ -63,7 +63,7 @@ WITH clock AS MATERIALIZED (
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS event
 ), ours AS (
-    -- Behind one that another relay has taken nothing may be taken either.
+    -- After an event that another relay has taken, no later event of its aggregate may be taken.
     SELECT locked.*, nth = row_number() OVER (PARTITION BY aggregate_type, aggregate_id ORDER BY seq) AS unbroken
     FROM locked
 ), classed AS (
@@ -77,15 +77,15 @@ WITH clock AS MATERIALIZED (
     FROM classed
     WINDOW line AS (ORDER BY turn, seq ROWS UNBOUNDED PRECEDING)
 ), picked AS (
-    -- Suspects are claimed with those that have lost as often as they: 64, then 8, then each alone. A beginning of the line,
-    -- so that nothing is taken before an earlier event of its aggregate.
+    -- A suspect is claimed with events that have as many losses: 64 of them, then 8, then one. The claim is a prefix of the
+    -- line, so that no event is taken before an earlier event of its aggregate.
     SELECT id, turn, losses FROM placed
     WHERE place = 1
        OR (others = 0 AND bytes_before < $2 AND (class < $5 OR place <= 64 >> least(3 * (class - $5), 30)))
 ), taken AS (
     UPDATE {schema}.outbox_event AS event
     SET claimed_by = $4,
-        -- A loss of what goes alone counts only when its relay has said that nothing else is sent: blame.sql.
+        -- For an event that is sent alone, a loss counts only after its relay reported that nothing else is sent: blame.sql.
         claims = picked.losses - (picked.losses >= $5 + 2)::int,
         next_attempt_at = clock_timestamp() + $3 * interval '1 second',
         updated_at = clock_timestamp()
@@ -100,7 +100,7 @@ WITH clock AS MATERIALIZED (
                       ORDER BY destination)
                FROM {schema}.outbox_delivery WHERE event_id = event.id)::text AS deliveries
 ), page AS (
-    -- How many were looked at, how many of them are not blocked, and up to where: also when none was taken.
+    -- The number of events that were read, the number that are not blocked, and the last place, even if none was taken.
     SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM free) AS free, last.next_attempt_at AS seen_until, last.seq AS seen_seq
     FROM (SELECT true) AS always
     LEFT JOIN (SELECT next_attempt_at, seq FROM seen ORDER BY next_attempt_at DESC, seq DESC LIMIT 1) AS last ON true

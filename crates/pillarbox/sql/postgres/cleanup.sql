@@ -1,7 +1,7 @@
--- Cleanup: one batch of terminal events, by their age since they became terminal, with all that is kept of them.
--- $1 seconds since delivered, $2 seconds since failed, $3 limit, $4 and $5 from which moments on: those of the batch before,
--- because index entries of what was deleted are walked over as long as a transaction somewhere may still see it.
--- Ordered, so that each half walks its index and stops. One more than the limit is looked for, and not deleted.
+-- Cleanup: deletes one batch of terminal events, by their age since they became terminal, with their deliveries and attempts.
+-- $1 seconds since delivered, $2 seconds since failed, $3 limit, $4 and $5 the times to begin at. They are those of the last
+-- batch, because index entries of deleted events are walked over as long as an open transaction may still see them.
+-- Ordered, so that each half walks its index and stops. It searches for one more event than the limit, and does not delete it.
 WITH delivered AS MATERIALIZED (
     SELECT ctid, id, delivered_at, NULL::timestamptz AS failed_at FROM {schema}.outbox_event
     WHERE status = 'delivered' AND delivered_at <= (SELECT clock_timestamp() - $1 * interval '1 second')
@@ -21,7 +21,7 @@ WITH delivered AS MATERIALIZED (
 ), old AS MATERIALIZED (
     SELECT * FROM found LIMIT $3
 ), events AS (
-    -- They are locked, so that they stay where they are.
+    -- The rows are locked, so their ctid does not change.
     DELETE FROM {schema}.outbox_event WHERE ctid = ANY (ARRAY(SELECT ctid FROM old)) RETURNING id
 ), deliveries AS (
     DELETE FROM {schema}.outbox_delivery USING old WHERE event_id = old.id

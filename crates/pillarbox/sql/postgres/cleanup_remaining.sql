@@ -1,4 +1,5 @@
--- Cleanup: how many are old enough and still there, each half by its index. $1 seconds since delivered, $2 seconds since failed.
+-- Cleanup: the number of events that are old enough, each half by its index.
+-- $1 seconds since delivered, $2 seconds since failed.
 SELECT (SELECT count(*) FROM {schema}.outbox_event
         WHERE status = 'delivered' AND delivered_at <= (SELECT clock_timestamp() - $1 * interval '1 second'))
      + (SELECT count(*) FROM {schema}.outbox_event

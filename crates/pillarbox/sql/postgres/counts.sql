@@ -1,4 +1,4 @@
--- Counts: what waits, from the partial indexes, and what is kept.
+-- Counts: waiting events, from the partial indexes, and terminal events.
 SELECT count(*) FILTER (WHERE next_attempt_at <= clock_timestamp()) AS due,
        count(*) FILTER (WHERE next_attempt_at > clock_timestamp() AND claimed_by IS NULL) AS scheduled,
        count(*) FILTER (WHERE next_attempt_at > clock_timestamp() AND claimed_by IS NOT NULL) AS sending,

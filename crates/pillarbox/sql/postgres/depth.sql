@@ -1,5 +1,5 @@
--- Depth: what waits and what was given up, cheaply however much that is: each is counted up to $1, in the order of its index, and
--- beside that stands how much the index held when it was last vacuumed or analysed.
+-- Depth: waiting and failed events, at a bounded cost. Each is counted up to $1, in the order of its index. The *_once columns
+-- hold the size of the index when it was last vacuumed or analysed.
 SELECT (SELECT count(*) FROM (SELECT FROM {schema}.outbox_event
                               WHERE status = 'pending' AND parked_on IS NULL
                                 AND next_attempt_at <= (SELECT clock_timestamp())

@@ -1,8 +1,8 @@
--- Emit: one statement for many events; emit_one.sql is for one, emit_own.sql for those whose keys nobody else can have. seq
--- follows the order in which they are given; they are inserted in the order of their keys, so that two transactions that
--- emit the same keys wait for each other instead of deadlocking. They share one moment, so that they are claimed in the
--- order of seq. Existing keys are left out of the answer, which has no order. What is to be delivered in the past is due
--- now: nothing becomes due at a moment that claims have passed. Table names resolve through the caller's search_path.
+-- Emit: one statement for many events; emit_one.sql is for one event, emit_own.sql for events with unique keys. seq follows the
+-- order in which the events are given. They are inserted in the order of their keys, so that two transactions that emit the
+-- same keys wait for each other instead of deadlocking. They share one time, so that they are claimed in the order of seq.
+-- Existing keys are left out of the result, which has no order. An event with a delivery time in the past is due now, so that
+-- no event becomes due at a time that claims have passed. Table names resolve through the caller's search_path.
 INSERT INTO outbox_event (id, seq, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key, max_attempts,
                           next_attempt_at, created_at, updated_at)
 SELECT id, seq, aggregate_type, aggregate_id, event_type, payload::jsonb, headers::jsonb, idempotency_key, max_attempts,
@@ -16,7 +16,6 @@ FROM (
 ORDER BY event_type, idempotency_key
 ON CONFLICT (event_type, idempotency_key) DO NOTHING
 RETURNING id, seq, event_type::text, idempotency_key::text, status::text, created_at,
-          -- Asked once, whatever the number of rows. NOTIFY makes commits queue for one lock: only while a relay has
-          -- said that it is idle.
+          -- Evaluated once for all rows. NOTIFY makes commits queue for one lock, so it is sent only while a relay is idle.
           (SELECT pg_notify('outbox_wake', '')
            WHERE pg_sequence_last_value('outbox_idle_until') > date_part('epoch', clock_timestamp())) IS NOT NULL AS woken

@@ -1,5 +1,5 @@
--- Emit, for many events whose keys nobody else can have, their own ids: as emit.sql, without looking for duplicates, which
--- costs a second record in the log and another descent into the index for each, and without an order of keys.
+-- Emit, for many events whose keys are unique, because they are the events' own ids: as emit.sql, without an order of keys and
+-- without the search for duplicates, which costs a second WAL record and another descent into the index for each event.
 INSERT INTO outbox_event (id, seq, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key, max_attempts,
                           next_attempt_at, created_at, updated_at)
 SELECT id, seq, aggregate_type, aggregate_id, event_type, payload::jsonb, headers::jsonb, idempotency_key, max_attempts,

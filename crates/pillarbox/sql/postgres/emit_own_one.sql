@@ -1,4 +1,4 @@
--- Emit, for one event whose key nobody else can have: as emit_one.sql, without looking for a duplicate.
+-- Emit, for one event whose key is unique: as emit_one.sql, without the search for a duplicate.
 INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key, max_attempts,
                           next_attempt_at, created_at, updated_at)
 SELECT $1::uuid, $2::text, $3::text, $4::text, $5::text::jsonb, $6::text::jsonb, $7::text, $8::int,

@@ -1,5 +1,5 @@
--- Examine: who keeps dead rows from being cleaned up, and for how long: sessions, prepared transactions, replication slots.
--- $1 seconds from which on it matters.
+-- Examine: the sessions, prepared transactions and replication slots that prevent the cleanup of dead rows, and for how long.
+-- $1 the minimum of seconds.
 SELECT kind, name, seconds FROM (
     SELECT 'session' AS kind,
            format('%s, %s of %s, %s', pid, coalesce(nullif(application_name, ''), 'a session'), usename, state) AS name,

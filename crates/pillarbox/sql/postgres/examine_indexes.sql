@@ -1,4 +1,4 @@
--- Examine: which of these indexes are missing or unfit for use. $1 the schema, $2 their names.
+-- Examine: the indexes that are missing or invalid. $1 the schema, $2 their names.
 SELECT name FROM unnest($2::text[]) AS name
 WHERE NOT EXISTS (
     SELECT FROM pg_index AS index JOIN pg_class AS class ON class.oid = index.indexrelid

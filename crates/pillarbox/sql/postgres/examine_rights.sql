@@ -1,4 +1,4 @@
--- Examine: what this role may not do that a relay does. $1 the schema.
+-- Examine: the rights that a relay needs and this role does not have. $1 the schema.
 SELECT format('%s on %s', privilege, name)
 FROM unnest(ARRAY['outbox_event', 'outbox_delivery', 'outbox_attempt', 'outbox_relay', 'outbox_lane', 'outbox_figure',
                   'outbox_paused', 'outbox_job', 'outbox_session']) AS name,

@@ -1,4 +1,4 @@
--- Examine: the server, its clock, and whether it cleans up. $1 the schema.
+-- Examine: the server, its clock, and the state of its vacuum. $1 the schema.
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number,
        extract(epoch FROM clock_timestamp())::float8 AS clock, current_user::text AS role,
        pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees_sessions,

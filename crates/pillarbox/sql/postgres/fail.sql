@@ -1,5 +1,5 @@
--- Fail: people want these given up, for the reason $2. What is being sent or was delivered stays, and with $3
--- what has changed since then.
+-- Fail: turns events into dead letters, with the reason $2. Events that are being sent or were delivered stay. With $3, events
+-- that have changed since then stay, too.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), given_up AS (
     UPDATE {schema}.outbox_event
     SET status = 'failed', claims = 0, error_message = $2, parked_on = NULL, claimed_by = NULL, next_attempt_at = NULL,

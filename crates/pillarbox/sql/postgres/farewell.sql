@@ -1,4 +1,4 @@
--- Farewell: this relay is gone, and emit need not notify it.
+-- Farewell: removes a stopped relay, so that emit need not notify it.
 WITH gone AS (
     DELETE FROM {schema}.outbox_relay WHERE id = $1
 ), lanes AS (

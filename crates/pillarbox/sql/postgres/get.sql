@@ -1,4 +1,4 @@
--- Get: one event with all that is kept of it.
+-- Get: one event with all its columns.
 SELECT id, seq, aggregate_type::text, aggregate_id::text, event_type::text, status::text, idempotency_key::text,
        attempts, max_attempts, claims::int, next_attempt_at, parked_on::text, delivered_at, error_message,
        created_at, updated_at, payload::text, headers::text,

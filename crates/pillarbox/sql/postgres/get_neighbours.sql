@@ -1,5 +1,5 @@
--- Neighbours: events of the same aggregate as $1, $2 at most before and behind it: what is not delivered by the aggregates' index, and
--- what was delivered among the $3 events before and behind it by id, because no index knows it.
+-- Neighbours: events of the same aggregate as $1, at most $2 before and $2 after it. Undelivered events are found by the index
+-- of aggregates. Delivered events are searched among the $3 events before and after it by id, because no index has them.
 WITH event AS MATERIALIZED (
     SELECT id, seq, aggregate_type::text, aggregate_id::text FROM {schema}.outbox_event WHERE id = $1
 )

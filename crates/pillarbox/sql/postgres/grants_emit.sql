@@ -1,4 +1,4 @@
--- Grants for a role that only emits: it reads of events what emit answers, and no payload.
+-- Grants for a role that only emits. It can read the columns that emit returns, and no payload.
 GRANT USAGE ON SCHEMA {schema} TO {role};
 GRANT INSERT ON {schema}.outbox_event TO {role};
 GRANT SELECT (id, seq, event_type, idempotency_key, status, created_at) ON {schema}.outbox_event TO {role};

@@ -1,4 +1,4 @@
--- Grants for a role that relays and looks after the outbox.
+-- Grants for a role that runs relays and administers the outbox.
 GRANT USAGE ON SCHEMA {schema} TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.outbox_event, {schema}.outbox_delivery, {schema}.outbox_attempt,
     {schema}.outbox_relay, {schema}.outbox_lane, {schema}.outbox_figure, {schema}.outbox_paused,

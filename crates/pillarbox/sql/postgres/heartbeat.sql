@@ -1,7 +1,7 @@
--- Heartbeat: this relay lives. $1 id, $2 host, $3 in flight, $4 idle.
--- Emit notifies until 15 seconds after the last word of an idle relay. That moment stands in a sequence, because emit reads
--- one in a step and without walking over the dead rows that heartbeats leave behind. Two relays that speak at once may
--- each miss the other; then polling finds what is emitted, until the next heartbeat.
+-- Heartbeat: records that this relay is alive. $1 id, $2 host, $3 in flight, $4 idle.
+-- Emit notifies until 15 seconds after the last heartbeat of an idle relay. That time is kept in a sequence, because emit reads
+-- it in one step and without walking over the dead rows of heartbeats. Two concurrent heartbeats may each miss the other; then
+-- polling finds new events until the next heartbeat.
 WITH beat AS (
     INSERT INTO {schema}.outbox_relay AS relay (id, host, in_flight, idle) VALUES ($1, $2, $3, $4)
     ON CONFLICT (id) DO UPDATE

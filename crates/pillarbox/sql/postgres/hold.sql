@@ -1,6 +1,6 @@
 -- Claim by lock: due events, oldest first, held by this transaction. $1 limit, $2 bytes, $3 and $4 the floor.
--- Nothing is written. What has lost a lease is left to a claim by lease, which counts losses. MATERIALIZED, as in claim.sql;
--- a payload that is over the bytes stays where it is, because only what the outer query answers is unpacked.
+-- Nothing is written. Events that have lost a lease are left to a claim by lease, which counts losses. MATERIALIZED, as in
+-- claim.sql. A payload beyond the limit of bytes is not detoasted, because only rows that the outer query returns are.
 WITH due AS MATERIALIZED (
     SELECT id, seq, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key, attempts, max_attempts,
            created_at, updated_at, next_attempt_at,
@@ -18,7 +18,7 @@ WITH due AS MATERIALIZED (
 )
 SELECT id, seq, aggregate_type, aggregate_id, event_type, payload::text, headers::text, idempotency_key, attempts,
        max_attempts, 0 AS claims, created_at, next_attempt_at AS due_at,
-       -- What was never written to since it was emitted has no deliveries, and need not be looked up.
+       -- An event that is unchanged since its emit has no deliveries, so they need not be looked up.
        CASE WHEN updated_at <> created_at THEN
            (SELECT jsonb_agg(jsonb_build_object(
                        'destination', destination, 'status', status, 'attempts', attempts, 'error', error, 'parked', parked,
@@ -26,7 +26,7 @@ SELECT id, seq, aggregate_type, aggregate_id, event_type, payload::text, headers
                    ORDER BY destination)
             FROM {schema}.outbox_delivery WHERE event_id = placed.id)::text END AS deliveries,
        updated_at = created_at AS fresh,
-       -- So many were locked; those over the bytes are free again when the transaction ends.
+       -- The number of locked events. Those beyond the limit of bytes are free again when the transaction ends.
        (SELECT count(*) FROM due) AS locked
 FROM placed
 WHERE bytes_before < $2

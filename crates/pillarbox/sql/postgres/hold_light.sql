@@ -1,12 +1,12 @@
--- Claim by lock, as hold.sql, where payloads are small: it need not sum up their bytes, so that rows are sent as they are
--- locked and copied nowhere. $1 limit, $2 the bytes of one payload, $3 and $4 the floor. A payload that is larger is left
--- out: then hold.sql is asked in the same transaction. Texts are made outside, because inside they would also be made of
--- what others have locked. Rows come in the order of the subquery; nothing depends on that.
+-- Claim by lock, as hold.sql, for small payloads: their bytes need not be summed up, so rows are sent as they are locked and
+-- are not copied. $1 limit, $2 the maximum bytes of one payload, $3 and $4 the floor. A larger payload is returned as NULL;
+-- then hold.sql runs in the same transaction. Values are converted to text in the outer query; inside, rows that others have
+-- locked would be converted, too. Rows arrive in the order of the subquery; nothing depends on that.
 SELECT id, seq, aggregate_type, aggregate_id, event_type,
        CASE WHEN CASE WHEN pg_column_compression(payload) IS NULL THEN pg_column_size(payload)
                       ELSE octet_length(payload::text) END <= $2 THEN payload::text END AS payload,
        headers::text, idempotency_key, attempts, max_attempts, 0 AS claims, created_at, next_attempt_at AS due_at,
-       -- What was never written to since it was emitted has no deliveries, and need not be looked up.
+       -- An event that is unchanged since its emit has no deliveries, so they need not be looked up.
        CASE WHEN updated_at <> created_at THEN
            (SELECT jsonb_agg(jsonb_build_object(
                        'destination', destination, 'status', status, 'attempts', attempts, 'error', error, 'parked', parked,

@@ -1,4 +1,4 @@
--- Job: one of them. $1 id.
+-- Job: returns one. $1 id.
 SELECT id, action::text, reason, scope::text, target, who::text, rate, expected, expected_more, audit_id, state::text, reached,
        done, changed, error, started_at, ended_at,
        extract(epoch FROM coalesce(ended_at, clock_timestamp()) - started_at)::double precision AS took

@@ -1,4 +1,4 @@
--- Job: the oldest one that nobody works on, for the process $1 and for $2 seconds.
+-- Job: claims the oldest running one without a valid lease, with the token $1, for $2 seconds.
 WITH free AS MATERIALIZED (
     SELECT id AS free_id FROM {schema}.outbox_job
     WHERE state = 'running' AND (lease_until IS NULL OR lease_until < clock_timestamp())

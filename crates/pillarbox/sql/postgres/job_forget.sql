@@ -1,3 +1,3 @@
--- Job: of those that have ended, only the newest $1 are kept.
+-- Job: deletes ended jobs, except for the newest $1.
 DELETE FROM {schema}.outbox_job
 WHERE state <> 'running' AND id NOT IN (SELECT id FROM {schema}.outbox_job ORDER BY started_at DESC, id DESC LIMIT $1)

@@ -1,4 +1,4 @@
--- Job: the newest first. $1 at most so many.
+-- Job: the newest first. $1 limit.
 SELECT id, action::text, reason, scope::text, target, who::text, rate, expected, expected_more, audit_id, state::text, reached,
        done, changed, error, started_at, ended_at,
        extract(epoch FROM coalesce(ended_at, clock_timestamp()) - started_at)::double precision AS took

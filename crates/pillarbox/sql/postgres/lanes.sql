@@ -1,4 +1,4 @@
--- Lanes: how relays that live find their destinations.
+-- Lanes: the destinations as live relays see them.
 SELECT relay_id, destination::text, paused, down, congested, queued, sending, last_error, last_error_at
 FROM {schema}.outbox_lane
 WHERE relay_id IN (SELECT id FROM {schema}.outbox_relay WHERE heartbeat_at > clock_timestamp() - interval '15 seconds')

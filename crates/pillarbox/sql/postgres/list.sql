@@ -1,9 +1,9 @@
--- List: a page of events as people look for them. The way is one of the files list_*.sql: a stretch of an index, in its order.
--- No more than $10 entries of it are looked at, whatever the filters, and none behind the last one that is wanted: every level
--- passes on what it gets, one by one, and none sorts. Rows that do not match are left out, but for the last one.
--- Every filter that is null is open. $1 state, $2 event type (a LIKE pattern), $3 aggregate type, $4 aggregate id, $5 parked on,
--- $6 search (a LIKE pattern), $7 since, $8 until, $9 limit, $10 entries, $11 to $17 the stretch; $18 destination, and the
--- routes: $19 event types, $20 aggregate types (LIKE patterns), $21 whether they lead there.
+-- List: a page of events. The way is one of the files list_*.sql: a stretch of an index, in its order. At most $10 entries of
+-- it are read, whatever the filters, and none after the last wanted one: every level passes rows on one by one, and none sorts.
+-- Rows that do not match are left out, except for the last one.
+-- A filter that is null matches everything. $1 state, $2 event type (a LIKE pattern), $3 aggregate type, $4 aggregate id,
+-- $5 parked on, $6 search (a LIKE pattern), $7 since, $8 until, $9 limit, $10 entries, $11 to $17 the stretch; $18 destination,
+-- and the routes: $19 event types, $20 aggregate types (LIKE patterns), $21 whether they lead there.
 SELECT *, CASE WHEN status = 'failed' THEN coalesce(
            (SELECT destination::text FROM {schema}.outbox_delivery
             WHERE event_id = event.id AND status = 'failed' ORDER BY destination LIMIT 1),
@@ -18,10 +18,10 @@ FROM (
            AND ($7::timestamptz IS NULL OR created_at >= $7)
            AND ($8::timestamptz IS NULL OR created_at < $8)
            AND ($2::text IS NULL OR event_type LIKE $2)
-           -- One look at all of them takes half as long as one at each.
+           -- One comparison of all columns together takes half as long as one of each.
            AND ($6::text IS NULL OR id::text || E'\n' || event_type || E'\n' || aggregate_type || E'\n' || aggregate_id || E'\n'
                 || idempotency_key || E'\n' || error_message ILIKE $6)
-           -- Not EXISTS, of which the planner may make a table of all attempts.
+           -- Not EXISTS: the planner may turn it into a hash table of all attempts.
            AND ($18::text IS NULL OR coalesce(parked_on = $18, false)
                 OR coalesce((SELECT leads FROM unnest($19::text[], $20::text[], $21::boolean[]) WITH ORDINALITY
                                  AS route (events, aggregates, leads, place)

@@ -1,5 +1,5 @@
--- List, what is neither parked nor done, by when it is due. $1 the state; $13, $14 behind this moment and seq.
--- What is due ends now, and what is not begins there.
+-- List: events that are neither parked nor done, by due time. $1 the state; $13, $14 after this time and seq.
+-- The stretch of due events ends now; that of scheduled events and of events being sent begins now.
 WHERE status = 'pending' AND parked_on IS NULL
   AND (next_attempt_at, seq)
       > (greatest($13, CASE WHEN $1 IN ('scheduled', 'sending') THEN (SELECT clock_timestamp()) END), $14)

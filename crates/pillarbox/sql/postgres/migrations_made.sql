@@ -1,2 +1,2 @@
--- Migrate: what has been applied.
+-- Migrate: the applied migrations.
 SELECT version, least_program FROM {schema}.outbox_migration ORDER BY version

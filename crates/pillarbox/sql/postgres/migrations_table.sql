@@ -1,4 +1,4 @@
--- Migrate: where it is written down what has been applied.
+-- Migrate: creates the table of applied migrations.
 CREATE TABLE IF NOT EXISTS outbox_migration (
     version        integer PRIMARY KEY,
     name           varchar(100) NOT NULL,

@@ -1,4 +1,4 @@
--- Minutes: what destinations did since $1, as each relay has told it.
+-- Minutes: the results of destinations since $1, as each relay reported them.
 SELECT minute, destination::text, delivered, failed, given_up, latency::text
 FROM {schema}.outbox_figure
 WHERE minute >= $1

@@ -1,5 +1,5 @@
--- The other relays that have said lately that they live, when, and how many seconds ago that and their start are. $1 this
--- relay, $2 seconds.
+-- Returns the other relays with a recent heartbeat, its time, and the seconds since it and since their start. $1 this relay,
+-- $2 seconds.
 SELECT id, heartbeat_at, extract(epoch FROM clock_timestamp())::float8 - extract(epoch FROM heartbeat_at)::float8,
        extract(epoch FROM clock_timestamp())::float8 - extract(epoch FROM started_at)::float8
 FROM {schema}.outbox_relay

@@ -1,4 +1,5 @@
--- What events and deliveries are parked on, each once: a walk from name to name through the indexes, however many there are.
+-- Returns the distinct names that events and deliveries are parked on. It skips from name to name through the indexes, so the
+-- number of parked rows does not matter.
 WITH RECURSIVE parked AS (
     (SELECT parked_on FROM {schema}.outbox_event WHERE parked_on IS NOT NULL ORDER BY parked_on LIMIT 1)
     UNION ALL

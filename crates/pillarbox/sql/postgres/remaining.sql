@@ -1,3 +1,3 @@
--- Due events that nobody holds.
+-- Returns the number of due events that no relay holds.
 SELECT count(*) AS remaining FROM {schema}.outbox_event
 WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= (SELECT clock_timestamp())

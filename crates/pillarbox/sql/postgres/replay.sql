@@ -1,6 +1,6 @@
--- Replay: events that were delivered or given up once more, as new events that are due now. Each has the first number behind
--- its key that is free, so that no look for duplicates swallows it; one that somebody else has taken meanwhile is no row
--- in the answer. $1 ids, $2 ids of the new ones, $3 keys without a number, $4 what stands between, $5 the header.
+-- Replay: emits delivered and failed events again, as new events that are due now. Each key gets the first free number, so that
+-- it is no duplicate. If another transaction took the number first, the result has no row for the event. $1 ids, $2 ids of the
+-- new events, $3 keys without a number, $4 the separator, $5 the header.
 INSERT INTO {schema}.outbox_event AS made
     (id, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key, max_attempts, next_attempt_at,
      created_at, updated_at)

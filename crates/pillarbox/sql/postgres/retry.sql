@@ -1,5 +1,5 @@
--- Retry: people want these tried again, with all their attempts before them. What is being sent or was delivered stays.
--- With $2 neither is touched what has changed since then. They share one moment, so that they are claimed in the order of seq.
+-- Retry: makes events due now, with their attempts reset. Events that are being sent or were delivered stay. With $2, events
+-- that have changed since then stay, too. The events share one time, so that they are claimed in the order of seq.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), again AS (
     UPDATE {schema}.outbox_event
     SET status = 'pending', attempts = 0, claims = 0, error_message = '', parked_on = NULL, claimed_by = NULL,

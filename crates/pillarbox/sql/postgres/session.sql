@@ -1,5 +1,5 @@
--- What every new session of ours is told. The server finds out by itself that its client is gone, also in the middle of a
--- statement or a transaction, and frees its locks.
+-- The settings of every new connection. With them the server notices that its client is gone, even during a statement or a
+-- transaction, and frees its locks.
 SELECT set_config('tcp_keepalives_idle', '10', false),
        set_config('tcp_keepalives_interval', '3', false),
        set_config('tcp_keepalives_count', '3', false),

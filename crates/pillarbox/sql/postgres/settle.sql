@@ -1,6 +1,6 @@
--- Settle: one statement for a whole batch, each row only if the lease is still ours. Without a token it was held by a lock,
--- and nobody else may have a lease.
--- A settle that a crash takes back is a duplicate, not a loss, so its commit does not wait for the disk.
+-- Settle: one statement for a whole batch, each row only if the lease still holds it. An event without a token was held by a
+-- lock; then no other relay may have a lease.
+-- A settle that a crash undoes causes a duplicate, not a loss, so its commit does not wait for the disk.
 -- $1 ids, $2 tokens, $3 changes, $4 attempts, $5 seconds until due, $6 parked on, $7 errors.
 WITH verdict AS MATERIALIZED (
     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int[], $5::float8[], $6::text[], $7::text[])
@@ -8,7 +8,7 @@ WITH verdict AS MATERIALIZED (
 )
 UPDATE {schema}.outbox_event AS event
 SET status = CASE verdict.change WHEN 'deliver' THEN 'delivered' WHEN 'fail' THEN 'failed' ELSE 'pending' END,
-    -- Whoever settles has survived the event; giving it back says nothing.
+    -- A relay that settles has survived the event, so its losses are reset. A release proves nothing.
     attempts = CASE verdict.change WHEN 'release' THEN event.attempts ELSE verdict.attempts END,
     claims = CASE verdict.change WHEN 'release' THEN event.claims ELSE 0 END,
     next_attempt_at = CASE WHEN verdict.change IN ('deliver', 'fail') THEN NULL

@@ -1,5 +1,5 @@
--- Settle: the failed attempts of this round, numbered on from those there are; the oldest beyond $8 of an event go.
--- $1 event ids, $2 destinations, $3 milliseconds, $4 status codes, $5 errors, $6 answers, $7 positions within the event.
+-- Settle: adds the failed attempts of this round, numbered after the existing ones, and deletes the oldest beyond $8 per event.
+-- $1 event ids, $2 destinations, $3 milliseconds, $4 status codes, $5 errors, $6 responses, $7 positions within the event.
 WITH last AS MATERIALIZED (
     SELECT event_id, max(number) AS number FROM {schema}.outbox_attempt WHERE event_id = ANY ($1) GROUP BY event_id
 ), numbered AS MATERIALIZED (

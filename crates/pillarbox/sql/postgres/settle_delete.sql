@@ -1,4 +1,4 @@
--- Settle with on_delivered = "delete": what was delivered goes, with all that is kept of it. $1 ids, $2 tokens.
+-- Settle with on_delivered = "delete": deletes delivered events, with their deliveries and attempts. $1 ids, $2 tokens.
 WITH delivered AS (
     DELETE FROM {schema}.outbox_event AS event
     USING unnest($1::uuid[], $2::uuid[]) AS verdict (id, token),

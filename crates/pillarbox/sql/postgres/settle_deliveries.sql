@@ -1,5 +1,5 @@
--- Settle: the destinations of fan-outs that did not succeed at once. Times count from the moment in which the event was
--- settled, so that a destination is due when its event is.
+-- Settle: writes the deliveries of fan-outs that did not succeed at once. Delays count from the time at which the event was
+-- settled, so that a delivery is due when its event is.
 -- $1 event ids, $2 destinations, $3 statuses, $4 attempts, $5 seconds until due, $6 errors, $7 parked.
 INSERT INTO {schema}.outbox_delivery AS delivery
     (event_id, destination, status, attempts, next_attempt_at, delivered_at, error, parked)

@@ -1,4 +1,4 @@
--- Sweep: events whose relays died while sending them and nothing else, too often, are failed.
+-- Sweep: fails events whose relays died too often while they sent nothing else.
 -- $1 losses before an event is failed, $2 the error.
 WITH swept AS (
     UPDATE {schema}.outbox_event AS event
@@ -6,9 +6,9 @@ WITH swept AS (
         claims = claims + (claimed_by IS NOT NULL)::int, updated_at = clock_timestamp()
     WHERE id IN (
         SELECT id FROM {schema}.outbox_event
-        -- CASE, so that the index of what is due cannot be used, which may be long.
+        -- CASE, so that the index of due events, which may be long, cannot be used.
         WHERE status = 'pending' AND CASE WHEN parked_on IS NULL THEN next_attempt_at <= (SELECT clock_timestamp()) END
-          AND claims >= 4 -- as outbox_event_suspect has it
+          AND claims >= 4 -- as in outbox_event_suspect
           AND claims + (claimed_by IS NOT NULL)::int >= $1
         FOR NO KEY UPDATE SKIP LOCKED
     )

@@ -1,4 +1,4 @@
--- Sweep: relays that have not said for an hour that they live are forgotten, and figures older than a day.
+-- Sweep: deletes relays without a heartbeat for an hour, and metrics older than a day.
 WITH gone AS (
     DELETE FROM {schema}.outbox_relay WHERE heartbeat_at < clock_timestamp() - interval '1 hour' RETURNING id
 ), lanes AS (

@@ -1,5 +1,5 @@
--- Unpark: events that wait for $1 are due again, those first that wait longest, at most $2; with $3 and $4 only those of a kind.
--- They share one moment, so that they are claimed in the order of seq.
+-- Unpark: makes at most $2 events parked on $1 due, the longest parked first; with $3 and $4 only events of that kind.
+-- They share one time, so that they are claimed in the order of seq.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), waiting AS MATERIALIZED (
     SELECT id FROM {schema}.outbox_event
     WHERE parked_on = $1 AND status = 'pending'

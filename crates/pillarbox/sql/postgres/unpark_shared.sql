@@ -1,10 +1,10 @@
--- Unpark, shared: events of which one delivery waits for $1 while another waits for something else are due again, at most $2.
--- What a relay has at this moment is left to the next time.
+-- Unpark, shared: makes at most $2 events due with one delivery parked on $1 while another waits for something else.
+-- Events that a relay holds now are left to the next call.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), parked AS MATERIALIZED (
-    -- More than are let back, because relays may have the first ones; the oldest first, as the index has them.
+    -- More than the limit, because relays may hold the first ones. The oldest first, in the order of the index.
     SELECT event_id FROM {schema}.outbox_delivery WHERE destination = $1 AND parked ORDER BY event_id LIMIT $2 + 1000
 ), waiting AS MATERIALIZED (
-    -- CASE, so that no index but that of the ids can be used.
+    -- CASE, so that only the index of the ids can be used.
     SELECT event.id
     FROM parked CROSS JOIN LATERAL (
         SELECT id FROM {schema}.outbox_event

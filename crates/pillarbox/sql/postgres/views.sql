@@ -1,4 +1,4 @@
--- Views: these events as they stand in lists, in the order of seq. $1 ids.
+-- Views: these events with the columns of lists, in the order of seq. $1 ids.
 SELECT id, seq, aggregate_type::text, aggregate_id::text, event_type::text, status::text, idempotency_key::text,
        attempts, max_attempts, claims::int, next_attempt_at, parked_on::text, delivered_at, error_message,
        created_at, updated_at,

@@ -1,2 +1,2 @@
--- Wake: relays that are idle hear that something is due, when this is committed.
+-- Wake: notifies idle relays, at the commit, that events are due.
 SELECT pg_notify('outbox_wake', '')

@@ -1,16 +1,16 @@
--- Walls: of aggregates of which a transaction holds events by locks, the first event that must be sent first and that it does not
--- hold. It sees what was committed since the locks were taken. $1 and $2 the aggregates, $3 the last event of each that is held, $4 all
--- that are held, $5 whether a failed event blocks its aggregate. Those without a wall are left out of the answer.
+-- Walls: for each aggregate with locked events of this transaction, the first event that must be sent first and is not locked
+-- by it. It sees commits since the locks were taken. $1 and $2 the aggregates, $3 the last locked event of each, $4 all locked
+-- events, $5 whether a failed event blocks its aggregate. Aggregates without a wall are left out of the result.
 SELECT held.place - 1 AS place, wall.seq
 FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS held (aggregate_type, aggregate_id, last, place)
 CROSS JOIN LATERAL (
     SELECT event.seq FROM {schema}.outbox_event AS event
     WHERE event.aggregate_type COLLATE "C" = held.aggregate_type
       AND event.aggregate_id COLLATE "C" = held.aggregate_id
-      AND event.seq < held.last AND event.status || '' <> 'delivered' -- as outbox_event_order has it
+      AND event.seq < held.last AND event.status || '' <> 'delivered' -- as in outbox_event_order
       AND CASE event.status
           WHEN 'failed' THEN $5
-          -- One that was emitted for later and never tried blocks nobody: see claim_ordered.sql.
+          -- A delayed event that was never tried blocks no other event: see claim_ordered.sql.
           ELSE NOT (event.next_attempt_at > (SELECT clock_timestamp()) AND event.next_attempt_at > event.updated_at
                     AND event.updated_at BETWEEN event.created_at AND event.created_at + interval '1 second'
                     AND event.attempts = 0 AND event.claims = 0

@@ -1,6 +1,6 @@
--- Whether the session of this name works on a statement. A session that waits in a transaction is ended: its client has
--- heard nothing of it for too long and has given it up, and its locks hold up everybody else. Behind a transaction pooler
--- a session has our name as long as our transaction is open.
+-- Returns whether the session with this name works on a statement. A session that waits in a transaction is terminated: its
+-- client timed out and abandoned it, and its locks block others. Behind a transaction pooler, a server session has this name
+-- as long as the transaction is open.
 SELECT state = 'active' AS working,
        CASE WHEN state LIKE 'idle in transaction%' THEN pg_terminate_backend(pid) END AS ended
 FROM pg_stat_activity

@@ -1,4 +1,4 @@
--- Blame: so many losses count against an event whose lease is still ours; one more, if the lease is lost.
+-- Blame: sets the losses that count against an event, if the lease still holds it. A lost lease adds one.
 -- ?1 id, ?2 token, ?3 losses.
 UPDATE outbox_event
 SET claims = ?3

@@ -17,7 +17,7 @@ WITH due AS MATERIALIZED (
     WHERE class = first_class
     WINDOW line AS (ORDER BY next_attempt_at, seq ROWS UNBOUNDED PRECEDING)
 )
--- Suspects are claimed with those that have lost as often as they: 64, then 8, then each alone.
+-- A suspect is claimed with events that have as many losses: 64 of them, then 8, then one.
 SELECT id, seq, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key, attempts, max_attempts,
        losses AS claims, created_at,
        (SELECT json_group_array(json_object(

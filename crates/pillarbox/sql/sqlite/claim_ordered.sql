@@ -1,6 +1,6 @@
--- Claim with order = "aggregate", first half: an event only after all earlier ones of its aggregate, or together with
--- them. ?1 limit, ?2 bytes, ?3 losses before an event is a suspect, ?4 losses from which on it is left out, ?5 whether a failed event
--- blocks its aggregate, ?6 how many due events are looked at, ?7 and ?8 after which one.
+-- Claim with order = "aggregate", first half: an event only after all earlier events of its aggregate, or together with them.
+-- ?1 limit, ?2 bytes, ?3 losses before an event is a suspect, ?4 losses from which on it is left out, ?5 whether a failed event
+-- blocks its aggregate, ?6 the number of due events to read, ?7 and ?8 the place after which to begin.
 WITH clock AS MATERIALIZED (
     SELECT strftime('%Y-%m-%dT%H:%M:%fZ', 'now') AS now
 ), seen AS MATERIALIZED (
@@ -17,7 +17,7 @@ WITH clock AS MATERIALIZED (
     FROM seen
     WINDOW aggregate AS (PARTITION BY aggregate_type, aggregate_id ORDER BY seq)
 ), walled AS MATERIALIZED (
-    -- The wall: the first event of the aggregate that must be sent first and is not among those seen.
+    -- The wall: the first event of the aggregate that must be sent first and is not among the events seen.
     SELECT lined.*,
            CASE nth WHEN 1 THEN
                (SELECT event.seq FROM outbox_event AS event
@@ -25,8 +25,8 @@ WITH clock AS MATERIALIZED (
                   AND event.seq < lined.last AND event.status <> 'delivered'
                   AND CASE event.status
                       WHEN 'failed' THEN ?5
-                      -- One that was emitted for later and never tried blocks nobody. It is as it was emitted, and was due
-                      -- later than that: not only later than a clock that was set back.
+                      -- A delayed event that was never tried blocks no other event. It is unchanged since its emit, and its due
+                      -- time is after its emit: not only after a clock that was set back.
                       ELSE NOT (event.next_attempt_at > (SELECT now FROM clock)
                                 AND event.next_attempt_at > event.updated_at AND event.updated_at = event.created_at
                                 AND event.attempts = 0
@@ -39,7 +39,7 @@ WITH clock AS MATERIALIZED (
            END AS wall
     FROM lined
 ), free AS MATERIALIZED (
-    -- An event's turn is not before that of those it follows: any beginning of this line is a beginning of each aggregate.
+    -- An event's turn is never before the turn of its predecessors. So any prefix of this line is a prefix of each aggregate.
     SELECT seq, turn
     FROM (SELECT walled.*, max(wall) OVER (PARTITION BY aggregate_type, aggregate_id) AS first_wall FROM walled)
     WHERE first_wall IS NULL OR seq < first_wall
@@ -56,8 +56,8 @@ WITH clock AS MATERIALIZED (
     FROM classed
     WINDOW line AS (ORDER BY turn, seq ROWS UNBOUNDED PRECEDING)
 ), picked AS (
-    -- Suspects are claimed with those that have lost as often as they: 64, then 8, then each alone. A beginning of the line,
-    -- so that nothing is taken before an earlier event of its aggregate.
+    -- A suspect is claimed with events that have as many losses: 64 of them, then 8, then one. The claim is a prefix of the
+    -- line, so that no event is taken before an earlier event of its aggregate.
     SELECT id, seq, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key, attempts, max_attempts,
            losses AS claims, created_at, turn,
            (SELECT json_group_array(json_object(
@@ -67,7 +67,7 @@ WITH clock AS MATERIALIZED (
     FROM placed
     WHERE place = 1 OR (others = 0 AND bytes_before < ?2 AND (class < ?3 OR place <= 64 >> (3 * (class - ?3))))
 ), page AS (
-    -- How many were looked at, how many of them are not blocked, and up to where: also when none was taken.
+    -- The number of events that were read, the number that are not blocked, and the last place, even if none was taken.
     SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM free) AS free,
            (SELECT next_attempt_at FROM seen ORDER BY next_attempt_at DESC, seq DESC LIMIT 1) AS seen_until,
            (SELECT seq FROM seen ORDER BY next_attempt_at DESC, seq DESC LIMIT 1) AS seen_seq

@@ -1,4 +1,4 @@
--- Cleanup: whether one is old enough and still there. ?1 seconds since delivered, ?2 seconds since failed.
+-- Cleanup: whether one more event is old enough. ?1 seconds since delivered, ?2 seconds since failed.
 SELECT EXISTS (SELECT 1 FROM outbox_event
                WHERE status = 'delivered'
                  AND delivered_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', printf('-%.3f seconds', ?1)))

@@ -1,2 +1,2 @@
--- Wake: a number that changes when another connection has committed.
+-- Wake: a number that changes when another connection commits.
 PRAGMA data_version

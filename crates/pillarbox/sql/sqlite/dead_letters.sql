@@ -1,4 +1,4 @@
--- Dead letters: what matters of those that list.sql finds. The list is put in here, along list_failed.sql; the values are its own.
+-- Dead letters: the columns that groups need. list.sql is inserted here, along list_failed.sql; its values are bound.
 SELECT updated_at, failed_on, event_type, error_message, number, matches,
        strftime('%Y-%m-%dT%H:%M:%fZ', 'now') AS now FROM (
 {list}

@@ -1,4 +1,4 @@
--- Depth: what waits and what was given up, each counted up to ?1 and no further.
+-- Depth: waiting and failed events, each counted up to ?1.
 SELECT (SELECT count(*) FROM (SELECT 1 FROM outbox_event
                               WHERE status = 'pending' AND parked_on IS NULL
                                 AND next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')

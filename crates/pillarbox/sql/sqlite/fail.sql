@@ -1,5 +1,5 @@
--- Fail: people want these given up, for the reason ?2. What is being sent or was delivered stays. ?1 a JSON array of
--- ids; with ?3 what has changed since then stays, too.
+-- Fail: turns events into dead letters, with the reason ?2. Events that are being sent or were delivered stay. ?1 a JSON array
+-- of ids; with ?3, events that have changed since then stay, too.
 UPDATE outbox_event
 SET status = 'failed', claims = 0, error_message = ?2, parked_on = NULL, claimed_by = NULL, next_attempt_at = NULL,
     updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')

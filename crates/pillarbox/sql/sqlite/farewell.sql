@@ -1,2 +1,2 @@
--- Farewell: this relay is gone.
+-- Farewell: removes a stopped relay.
 DELETE FROM outbox_relay WHERE id = ?1

@@ -1,2 +1,2 @@
--- Farewell: how it found its destinations matters no more.
+-- Farewell: removes the lanes of a stopped relay.
 DELETE FROM outbox_lane WHERE relay_id = ?1

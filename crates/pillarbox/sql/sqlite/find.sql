@@ -1,6 +1,6 @@
--- Find: events with exactly this id (?2), this key (?1), or this aggregate id (?1), each by an index; ?3 of aggregates at most.
--- The keys' index begins with the event type, and the aggregates' with the aggregate type: those that there are, a thousand at
--- most, are found by leaping from one to the next. Of aggregates, what was delivered is in no index.
+-- Find: events with exactly this id (?2), this key (?1), or this aggregate id (?1), each by an index; at most ?3 for
+-- aggregates. The index of keys begins with the event type, and the index of aggregates with the aggregate type. The existing
+-- types, at most a thousand, are found by skipping from one to the next. Delivered events of aggregates are in no index.
 WITH RECURSIVE types (event_type) AS (
     SELECT min(event_type) FROM outbox_event
     UNION ALL

@@ -1,4 +1,4 @@
--- Get: one event with all that is kept of it.
+-- Get: one event with all its columns.
 SELECT id, seq, aggregate_type, aggregate_id, event_type, status, idempotency_key, attempts, max_attempts, claims,
        next_attempt_at, parked_on, delivered_at, error_message, created_at, updated_at, payload, headers,
        CASE WHEN status <> 'pending' THEN status

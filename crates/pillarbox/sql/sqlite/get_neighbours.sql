@@ -1,6 +1,6 @@
--- Neighbours: events of the same aggregate as ?1, ?2 at most before and behind it: what is not delivered by the aggregates' index, and
--- what was delivered among the ?3 events before and behind it by seq, because no index knows it. There are no joins: for the sake
--- of one, SQLite would read a whole index to make a filter of it.
+-- Neighbours: events of the same aggregate as ?1, at most ?2 before and ?2 after it. Undelivered events are found by the index
+-- of aggregates. Delivered events are searched among the ?3 events before and after it by seq, because no index has them. There
+-- are no joins: for a join, SQLite would read a whole index to build a filter.
 WITH event AS MATERIALIZED (SELECT seq, aggregate_type, aggregate_id FROM outbox_event WHERE id = ?1)
 SELECT id FROM (
     SELECT id FROM outbox_event INDEXED BY outbox_event_order

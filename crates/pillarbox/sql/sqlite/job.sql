@@ -1,4 +1,4 @@
--- Job: one of them. ?1 id.
+-- Job: returns one. ?1 id.
 SELECT id, action, reason, scope, target, who, rate, expected, expected_more, audit_id, state, reached, done, changed, error,
        started_at, ended_at,
        (julianday(coalesce(ended_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))) - julianday(started_at)) * 86400.0 AS took

@@ -1,4 +1,4 @@
--- Job: the oldest one that nobody works on, for the process ?1 and for ?2 seconds.
+-- Job: claims the oldest running one without a valid lease, with the token ?1, for ?2 seconds.
 UPDATE outbox_job
 SET claimed_by = ?1, lease_until = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', printf('+%.3f seconds', ?2))
 WHERE id = (SELECT id FROM outbox_job

@@ -1,3 +1,3 @@
--- Job: its process gives it up. ?1 id, ?2 token, ?3 error.
+-- Job: ends it with an error. ?1 id, ?2 token, ?3 error.
 UPDATE outbox_job SET state = 'failed', error = ?3, ended_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
 WHERE id = ?1 AND claimed_by = ?2 AND state = 'running'

@@ -1,6 +1,6 @@
--- Job: it begins, claimed by the process that starts it, unless too many are running. ?1 id, ?2 action, ?3 reason, ?4 scope,
--- ?5 target, ?6 who, ?7 rate or 0, ?8 expected, ?9 whether there may be more, ?10 the audit's line, ?11 token,
--- ?12 seconds of the lease, ?13 how many may run.
+-- Job: starts one, claimed by the process that starts it, unless too many are running. ?1 id, ?2 action, ?3 reason, ?4 scope,
+-- ?5 target, ?6 who, ?7 rate or 0, ?8 expected, ?9 whether there may be more, ?10 the audit entry, ?11 token,
+-- ?12 seconds of the lease, ?13 the maximum number of running jobs.
 INSERT INTO outbox_job
     (id, action, reason, scope, target, who, rate, expected, expected_more, audit_id, claimed_by, lease_until)
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, nullif(?7, 0), ?8, ?9, ?10, ?11,

@@ -1,9 +1,10 @@
--- List: a page of events as people look for them. The way is one of the files list_*.sql: a stretch of an index, in its order.
--- No more than ?10 entries of it are looked at, whatever the filters, and none behind the last one that is wanted: every level
--- passes on what it gets, one by one, and none sorts. Rows that do not match are left out, but for the ?10th.
--- Every filter that is null is open. ?1 state, ?2 event type (a GLOB pattern: LIKE does not mind the case), ?3 aggregate type,
--- ?4 aggregate id, ?5 parked on, ?6 search (a LIKE pattern), ?7 since, ?8 until, ?9 limit, ?10 entries, ?11 to ?17 the stretch;
--- ?18 destination, and the routes as JSON arrays: ?19 event types, ?20 aggregate types (GLOB patterns), ?21 whether they lead there.
+-- List: a page of events. The way is one of the files list_*.sql: a stretch of an index, in its order. At most ?10 entries of
+-- it are read, whatever the filters, and none after the last wanted one: every level passes rows on one by one, and none sorts.
+-- Rows that do not match are left out, except for the ?10th.
+-- A filter that is null matches everything. ?1 state, ?2 event type (a GLOB pattern, because LIKE ignores case), ?3 aggregate
+-- type, ?4 aggregate id, ?5 parked on, ?6 search (a LIKE pattern), ?7 since, ?8 until, ?9 limit, ?10 entries, ?11 to ?17 the
+-- stretch; ?18 destination, and the routes as JSON arrays: ?19 event types, ?20 aggregate types (GLOB patterns), ?21 whether
+-- they lead there.
 SELECT *, CASE WHEN status = 'failed' THEN coalesce(
            (SELECT destination FROM outbox_delivery
             WHERE event_id = event.id AND status = 'failed' ORDER BY destination LIMIT 1),

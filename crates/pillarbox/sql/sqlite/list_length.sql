@@ -1,2 +1,2 @@
--- List: how many entries a stretch has that has come to its end, ?10 at most.
+-- List: the number of entries of a stretch that was read to its end, at most ?10.
 SELECT count(*) AS length FROM (SELECT 1 FROM outbox_event {way} LIMIT ?10)

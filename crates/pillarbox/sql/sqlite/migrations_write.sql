@@ -1,2 +1,2 @@
--- Migrate: what has been applied now. ?1 version, ?2 name, ?3 the least program that can work on it.
+-- Migrate: records an applied migration. ?1 version, ?2 name, ?3 the lowest program version that can work on it.
 INSERT INTO outbox_migration (version, name, least_program) VALUES (?1, ?2, ?3)

@@ -1,4 +1,4 @@
--- The kinds of the events parked on ?1, each once.
+-- Returns the distinct kinds of the events parked on ?1.
 SELECT DISTINCT event_type, aggregate_type
 FROM outbox_event
 WHERE parked_on = ?1 AND status = 'pending'

@@ -1,4 +1,4 @@
--- What events and deliveries are parked on, each once. SQLite walks an index from name to name by itself.
+-- Returns the distinct names that events and deliveries are parked on. SQLite skips from name to name through an index.
 SELECT DISTINCT parked_on FROM outbox_event WHERE parked_on IS NOT NULL
 UNION
 SELECT DISTINCT destination FROM outbox_delivery WHERE parked

@@ -1,2 +1,2 @@
--- Pause: nothing is sent to ?1 any more, because ?2 said so. One that is paused already stays as it is.
+-- Pause: stops sending to ?1, for the person ?2. A destination that is already paused is unchanged.
 INSERT INTO outbox_paused (destination, paused_by) VALUES (?1, ?2) ON CONFLICT (destination) DO NOTHING

@@ -1,4 +1,4 @@
--- Release: dropped claims are given back at once, each only if its lease is still ours. ?1 a JSON array of [id, token].
+-- Release: gives dropped claims back at once, each only if its lease still holds the event. ?1 a JSON array of [id, token].
 UPDATE outbox_event
 SET claimed_by = NULL, next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now'),
     updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')

@@ -1,4 +1,4 @@
--- Renew: leases that are still ours last longer. ?1 a JSON array of [id, token], ?2 seconds.
+-- Renew: extends leases that still hold their events. ?1 a JSON array of [id, token], ?2 seconds.
 UPDATE outbox_event
 SET next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', printf('+%.3f seconds', ?2)),
     updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')

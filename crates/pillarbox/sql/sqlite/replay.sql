@@ -1,6 +1,6 @@
--- Replay: events that were delivered or failed once more, as new events that are due now. Each has the first number behind
--- its key that is free, so that no search for duplicates drops it; an event whose number another one took first is no row
--- in the answer. ?1 ids, ?2 ids of the new events, ?3 keys without a number (JSON arrays), ?4 what stands between, ?5 the header.
+-- Replay: emits delivered and failed events again, as new events that are due now. Each key gets the first free number, so that
+-- it is no duplicate. If another event took the number first, the result has no row for the event. ?1 ids, ?2 ids of the new
+-- events, ?3 keys without a number (JSON arrays), ?4 the separator, ?5 the header.
 INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key, max_attempts)
 SELECT json_extract(?2, '$[' || asked.key || ']'), event.aggregate_type, event.aggregate_id, event.event_type,
        event.payload, json_patch(coalesce(event.headers, '{}'), json_object(?5, event.id)),

@@ -1,2 +1,2 @@
--- Resume: events go to ?1 again.
+-- Resume: sends events to ?1 again.
 DELETE FROM outbox_paused WHERE destination = ?1

@@ -1,5 +1,5 @@
--- Retry: people want these tried again, with all their attempts before them. What is being sent or was delivered stays.
--- ?1 a JSON array of ids; with ?2 what has changed since then stays, too.
+-- Retry: makes events due now, with their attempts reset. Events that are being sent or were delivered stay.
+-- ?1 a JSON array of ids; with ?2, events that have changed since then stay, too.
 UPDATE outbox_event
 SET status = 'pending', attempts = 0, claims = 0, error_message = '', parked_on = NULL, claimed_by = NULL,
     next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')

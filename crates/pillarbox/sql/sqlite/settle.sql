@@ -1,8 +1,8 @@
--- Settle: one statement for a whole batch, each row only if the lease is still ours.
+-- Settle: one statement for a whole batch, each row only if the lease still holds it.
 -- ?1 a JSON array of [id, token, change, attempts, seconds until due, parked on, error].
 UPDATE outbox_event
 SET status = CASE verdict.change WHEN 'deliver' THEN 'delivered' WHEN 'fail' THEN 'failed' ELSE 'pending' END,
-    -- Whoever settles has survived the event; giving it back says nothing.
+    -- A relay that settles has survived the event, so its losses are reset. A release proves nothing.
     attempts = CASE verdict.change WHEN 'release' THEN outbox_event.attempts ELSE verdict.attempts END,
     claims = CASE verdict.change WHEN 'release' THEN claims ELSE 0 END,
     next_attempt_at = CASE WHEN verdict.change IN ('deliver', 'fail') THEN NULL

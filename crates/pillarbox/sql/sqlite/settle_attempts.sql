@@ -1,5 +1,5 @@
--- Settle: the failed attempts of this round, numbered on from those there are (SQLite reads them all before it inserts).
--- ?1 a JSON array of [event id, destination, milliseconds, status code, error, answer, position within the event].
+-- Settle: adds the failed attempts of this round, numbered after the existing ones (SQLite reads them all before it inserts).
+-- ?1 a JSON array of [event id, destination, milliseconds, status code, error, response, position within the event].
 INSERT INTO outbox_attempt (event_id, number, destination, took_ms, status_code, error, answer)
 SELECT value ->> 0,
        coalesce((SELECT max(number) FROM outbox_attempt WHERE event_id = value ->> 0), 0) + (value ->> 6),

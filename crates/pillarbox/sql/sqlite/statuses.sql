@@ -1,2 +1,2 @@
--- Retry: what those are that were left as they are. ?1 a JSON array of ids.
+-- Retry: the statuses of these events. ?1 a JSON array of ids.
 SELECT id, status FROM outbox_event WHERE id IN (SELECT value FROM json_each(?1))

@@ -1,2 +1,2 @@
--- Sweep: how relays found their destinations that are no more.
+-- Sweep: deletes the lanes of deleted relays.
 DELETE FROM outbox_lane WHERE relay_id NOT IN (SELECT id FROM outbox_relay)

@@ -1,2 +1,2 @@
--- Sweep: relays that have not said for an hour that they live are forgotten.
+-- Sweep: deletes relays without a heartbeat for an hour.
 DELETE FROM outbox_relay WHERE heartbeat_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-1 hour')

@@ -1,4 +1,4 @@
--- Tell: how a relay finds its destinations. ?1 the relay, ?2 lanes as JSON.
+-- Tell: writes a relay's view of its destinations. ?1 the relay, ?2 lanes as JSON.
 INSERT INTO outbox_lane (relay_id, destination, paused, down, congested, queued, sending, last_error, last_error_at)
 SELECT ?1, value ->> 'destination', value ->> 'paused', value ->> 'down', value ->> 'congested', value ->> 'queued',
        value ->> 'sending', value ->> 'last_error', value ->> 'last_error_at'

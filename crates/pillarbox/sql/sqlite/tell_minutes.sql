@@ -1,4 +1,4 @@
--- Tell: what destinations did, minute by minute, as one relay knows it now. ?1 the relay, ?2 minutes as JSON.
+-- Tell: writes the results of destinations per minute, as one relay currently knows them. ?1 the relay, ?2 minutes as JSON.
 INSERT INTO outbox_figure (minute, relay_id, destination, delivered, failed, given_up, latency)
 SELECT value ->> 'at', ?1, value ->> 'destination', value ->> 'delivered', value ->> 'failed', value ->> 'given_up',
        value -> 'latency'

@@ -1,4 +1,4 @@
--- Unpark: events that wait for ?1 are due again, those first that wait longest, at most ?2; with ?3 and ?4 only those of a kind.
+-- Unpark: makes at most ?2 events parked on ?1 due, the longest parked first; with ?3 and ?4 only events of that kind.
 UPDATE outbox_event
 SET parked_on = NULL, next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now'),
     updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')

@@ -1,5 +1,5 @@
--- Unpark, shared: events of which one delivery waits for ?1 while another waits for something else are due again, at most ?2,
--- the oldest first. What a relay has at this moment is left to the next time.
+-- Unpark, shared: makes at most ?2 events due with one delivery parked on ?1 while another waits for something else, the oldest
+-- first. Events that a relay holds now are left to the next call.
 UPDATE outbox_event
 SET parked_on = NULL, next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now'),
     updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')

@@ -1,4 +1,4 @@
--- Views: these events as they stand in lists, in the order of seq. ?1 a JSON array of ids.
+-- Views: these events with the columns of lists, in the order of seq. ?1 a JSON array of ids.
 SELECT id, seq, aggregate_type, aggregate_id, event_type, status, idempotency_key, attempts, max_attempts, claims,
        next_attempt_at, parked_on, delivered_at, error_message, created_at, updated_at,
        CASE WHEN status <> 'pending' THEN status

@@ -1,4 +1,4 @@
-//! What people do to events, and what came of it. Pure; every action leaves a line in `outbox_audit`, in its own
+//! Actions of people on events, and their results. Pure. Every action writes an entry to `outbox_audit`, in its own
 //! transaction.
 
 use chrono::{DateTime, Utc};
@@ -7,21 +7,21 @@ use uuid::Uuid;
 
 use super::list::Filter;
 
-/// The line of the audit for what is done. One that changes nothing leaves none.
+/// The audit entry of an action. An action that changes nothing has none.
 #[derive(Debug, Clone, Copy)]
 pub enum Entry<'a> {
-    /// A line of its own.
+    /// A new entry.
     Anew {
-        /// Who does it.
+        /// The person.
         who: &'a str,
-        /// To what: an id, or a filter in words.
+        /// The target: an id, or a filter in words.
         target: &'a str,
     },
-    /// The line that [`Inspect::open_entry`](super::Inspect::open_entry) has begun: its events are counted on.
+    /// The entry that [`Inspect::open_entry`](super::Inspect::open_entry) began. The changed events are added to its count.
     Adding {
-        /// The line.
+        /// The entry's id.
         line: i64,
-        /// Events that have changed since are left alone: they are not what was chosen then.
+        /// If set, events that have changed since then are skipped, because they are no longer the events that were selected.
         unchanged_since: Option<DateTime<Utc>>,
     },
 }
@@ -36,71 +36,71 @@ impl Entry<'_> {
     }
 }
 
-/// Which events people want tried again.
+/// The events that a person wants to retry.
 #[derive(Debug, Clone)]
 pub enum Selection {
-    /// These.
+    /// The events with these ids.
     Ids(Vec<Uuid>),
-    /// All dead letters that the filter finds, oldest first, at most so many.
+    /// The dead letters that the filter matches, oldest first, up to this many.
     Failed(Filter, usize),
 }
 
-/// What came of asking for an event to be tried again.
+/// The result of retrying an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Retried {
-    /// It is due now, with all its attempts before it.
+    /// The event is due now, with its attempts reset.
     Due,
-    /// It is being sent at this moment: nothing was changed.
+    /// The event is being sent. Nothing was changed.
     BeingSent,
-    /// It was delivered: nothing was changed.
+    /// The event was delivered. Nothing was changed.
     Delivered,
     /// There is no such event.
     Unknown,
 }
 
-/// What came of marking an event as failed.
+/// The result of marking an event as failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Marked {
-    /// It is a dead letter now.
+    /// The event is now a dead letter.
     Failed,
-    /// It was one already: nothing was changed.
+    /// The event already was a dead letter. Nothing was changed.
     Already,
-    /// It is being sent at this moment: nothing was changed.
+    /// The event is being sent. Nothing was changed.
     BeingSent,
-    /// It was delivered: nothing was changed.
+    /// The event was delivered. Nothing was changed.
     Delivered,
     /// There is no such event.
     Unknown,
 }
 
-/// What came of replaying an event.
+/// The result of replaying an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "result")]
 pub enum Replayed {
-    /// It is sent once more as this new event, which is due now.
+    /// The event is sent again as a new event, which is due now.
     As {
         /// The new event's id.
         id: Uuid,
     },
-    /// It is still to be delivered: nothing was done.
+    /// The event is still pending. Nothing was done.
     Pending,
     /// There is no such event.
     Unknown,
 }
 
-/// The header by which a replay says what it is one of.
+/// The header of a replay that holds the id of the original event.
 pub const REPLAY_OF: &str = "pillarbox-replay-of";
 
-/// What stands between an event's key and the number of its replay.
+/// The separator between an event's key and the number of its replay.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) const REPLAY: &str = "#replay-";
 
-/// The key of an event without the number of its replay, and short enough for another one.
+/// Returns the key of an event without its replay number, shortened to leave room for another number.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn key_of_replays(key: &str) -> String {
-    /// What the column holds, less the sign and a number.
+    /// The column's length, minus the separator and a number.
     const ROOM: usize = 255 - REPLAY.len() - 10;
     let original = key
         .rsplit_once(REPLAY)

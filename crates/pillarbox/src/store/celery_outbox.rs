@@ -1,10 +1,10 @@
-//! The store on the tables of django-celery-outbox, as its own migrations make them (PostgreSQL): for a relay in place of
-//! its own, or beside it.
+//! The store on the tables of django-celery-outbox, as its own migrations create them (PostgreSQL). The relay replaces that
+//! package's own relay, or runs beside it.
 //!
-//! A claim is what it is there: a row with a fresh `updated_at` and no `retry_after`. So `updated_at` is the token of the
-//! lease, every settle is fenced by it, and a lease is as long as that relay's stale timeout. What is delivered is deleted,
-//! what fails goes to the table of dead letters with its error. The statements stand in `sql/celery_outbox`. It knows no
-//! sinks, and gives each task as an event whose payload is the recorded Celery message.
+//! A claim there is a row with a fresh `updated_at` and no `retry_after`. So `updated_at` is the token of the lease, every
+//! settle is fenced by it, and a lease is as long as that relay's stale timeout. Delivered tasks are deleted. Failed tasks
+//! move to the table of dead letters with their error. The statements are in `sql/celery_outbox`. It knows no sinks, and
+//! returns each task as an event whose payload is the recorded Celery message.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,14 +39,14 @@ mod settle;
 use fence::Fences;
 use parking::Parking;
 
-/// What its relay's flags say there.
+/// Settings that correspond to flags of django-celery-outbox's relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CeleryOutboxSettings {
-    /// How long a task is put off that met a broker that is down (`--broker-outage-cooldown`). When this relay finds the
-    /// broker back, its own tasks do not wait for that.
+    /// How long a task is delayed when its broker is down (`--broker-outage-cooldown`). When this relay finds the broker up
+    /// again, its own tasks do not wait for the end of the delay.
     pub cooldown: Duration,
-    /// A task with so many failed attempts is not sent any more (`--max-retries`); 0: there is no such limit. Give the
-    /// relay's retry policy the same number.
+    /// The number of failed attempts after which a task is not sent any more (`--max-retries`); 0 means no limit. Set the
+    /// relay's retry policy to the same number.
     pub max_retries: u32,
 }
 
@@ -56,18 +56,18 @@ impl Default for CeleryOutboxSettings {
     }
 }
 
-/// How much waits, for metrics.
+/// The number of waiting tasks, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueDepth {
-    /// Due tasks that nobody holds.
+    /// The number of due tasks that no relay holds.
     pub due: u64,
-    /// Since when the oldest of them is waiting.
+    /// How long the oldest of them has been waiting.
     pub oldest: Option<Duration>,
-    /// Dead letters.
+    /// The number of dead letters.
     pub dead_letters: u64,
 }
 
-/// An outbox that django-celery-outbox made.
+/// An outbox that django-celery-outbox created.
 #[derive(Debug, Clone)]
 pub struct CeleryOutboxStore {
     outbox: Arc<Outbox>,
@@ -81,28 +81,29 @@ struct Outbox {
     settings: CeleryOutboxSettings,
     fences: Fences,
     parking: Mutex<Parking>,
-    /// The stale timeout in microseconds: the lease that was last asked for.
+    /// The stale timeout in microseconds: the lease of the last claim.
     stale: AtomicU64,
-    /// When it was last told that there are tasks of another schema_version.
+    /// When tasks of another schema_version were last reported.
     told_at: Mutex<Option<Instant>>,
 }
 
-/// The tables go from empty to millions of rows between two looks of ANALYZE, and we may not add an index: so the statements
-/// are held to those there are. A lost claim or settle is a duplicate, not a loss, and does not wait for the disk.
+/// Begins a transaction. The tables can grow from empty to millions of rows between two runs of ANALYZE, and the store may not
+/// add an index. So its statements are forced to use the existing indexes. A lost claim or settle causes a duplicate, not a
+/// loss, so it does not wait for the disk.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off; \
                      SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; \
                      SET LOCAL jit = off";
 
 impl CeleryOutboxStore {
-    /// Connects. The tables are looked for in `schema`; [`Store::check`] says whether they are there.
+    /// Connects. The tables are expected in `schema`; [`Store::check`] returns whether they exist.
     ///
     /// # Errors
-    /// When the URL cannot be read or the database does not answer.
+    /// When the URL is invalid or the database does not respond.
     pub async fn connect(url: &str, schema: &str, settings: CeleryOutboxSettings) -> Result<Self, StoreError> {
         Self::connect_with(url, schema, settings, PostgresSettings::default()).await
     }
 
-    /// As [`CeleryOutboxStore::connect`], with other settings of its connections.
+    /// As [`CeleryOutboxStore::connect`], with other connection settings.
     ///
     /// # Errors
     /// As there.
@@ -115,10 +116,10 @@ impl CeleryOutboxStore {
         Self::over(postgres::open(url, connections).await?, schema, settings)
     }
 
-    /// On a pool of the application's. It must be called within a tokio runtime.
+    /// Creates a store on a pool of the application. Call it within a tokio runtime.
     ///
     /// # Errors
-    /// When the schema's name cannot be one.
+    /// When the schema's name is invalid.
     pub fn new(pool: PgPool, schema: &str, settings: CeleryOutboxSettings) -> Result<Self, StoreError> {
         Self::over(Connections::on(pool), schema, settings)
     }
@@ -138,16 +139,16 @@ impl CeleryOutboxStore {
         Ok(Self { outbox, give_back })
     }
 
-    /// The pool.
+    /// Returns the pool.
     #[must_use]
     pub fn pool(&self) -> &PgPool {
         self.outbox.pool.pool()
     }
 
-    /// How much waits. It reads all that is due.
+    /// Returns the number of waiting tasks. It reads all due tasks.
     ///
     /// # Errors
-    /// What the database said.
+    /// When the database returns an error.
     pub async fn depth(&self) -> Result<QueueDepth, StoreError> {
         let (due, oldest) = self.outbox.due().await?;
         let dead_letters: i64 = self
@@ -165,13 +166,13 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What a panic elsewhere left is as good as any.
+/// Locks a mutex. Its content is still valid after a panic in another task.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Outbox {
-    /// After how many seconds somebody's claim is stale.
+    /// Returns the number of seconds after which a claim is stale.
     fn stale(&self) -> f64 {
         Duration::from_micros(self.stale.load(Ordering::Relaxed)).as_secs_f64()
     }
@@ -194,8 +195,8 @@ impl Outbox {
 
 #[async_trait]
 impl Claims for CeleryOutboxStore {
-    /// While the broker is down nothing is claimed, or every cooldown would claim and park the whole table. That the
-    /// database is there is asked all the same: whoever watches the relay goes by the answer.
+    /// While the broker is down nothing is claimed; otherwise every cooldown would claim and park the whole table. The
+    /// database is queried nevertheless, because the relay's monitoring depends on the result.
     async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
         let outbox = &self.outbox;
         outbox.stale.store(micros(ask.lease), Ordering::Relaxed);
@@ -221,7 +222,7 @@ impl Claims for CeleryOutboxStore {
             let token = fence::token(held_since);
             claimed.push(Claimed::new(event, Vec::new(), token, until, self.give_back.clone()));
         }
-        // RETURNING promises no order.
+        // RETURNING guarantees no order.
         claimed.sort_by_key(|claimed| claimed.event().seq);
         lock(&outbox.parking).claimed(claimed.len());
         Ok(Claim::new(claimed))
@@ -231,7 +232,7 @@ impl Claims for CeleryOutboxStore {
         self.outbox.settle(settlements).await.map_err(database("settling tasks"))
     }
 
-    /// In a task of its own: a renewal that is cancelled half-way would change the row's fence, and nobody would know it.
+    /// Runs in a task of its own. A renewal that is cancelled half-way would change the row's fence unnoticed.
     async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError> {
         let (outbox, tickets) = (Arc::clone(&self.outbox), tickets.to_vec());
         let renewal = tokio::spawn(async move { outbox.renew(&tickets, lease).await });
@@ -258,7 +259,7 @@ impl Claims for CeleryOutboxStore {
         Ok(self.outbox.due().await?.0)
     }
 
-    /// Its producers notify nobody, and no trigger may be added to its tables.
+    /// The producers send no notifications, and no trigger may be added to the tables.
     async fn wake(&self, _waker: Waker) -> Result<WakeUp, StoreError> {
         Ok(WakeUp::Polling)
     }
@@ -270,13 +271,13 @@ impl super::Parking for CeleryOutboxStore {
         Ok(lock(&self.outbox.parking).on().map(str::to_owned).into_iter().collect())
     }
 
-    /// A row does not say what it waits for.
+    /// A row does not contain what it waits for.
     async fn parked_kinds(&self, _on: &str) -> Result<Vec<EventKind>, StoreError> {
         Ok(Vec::new())
     }
 
-    /// Lets so many be claimed, and of those that were parked here as many need not wait for the end of their cooldown.
-    /// Answers at least one, so that the relay looks at once: others may be due that were never claimed.
+    /// Allows this many claims. As many tasks that were parked here need not wait for the end of their cooldown. Returns at
+    /// least one, so that the relay claims at once: tasks that were never claimed may be due.
     async fn unpark(&self, on: &str, _kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError> {
         let Some(rows) = lock(&self.outbox.parking).unpark(on, limit) else { return Ok(0) };
         if rows.is_empty() {
@@ -309,7 +310,7 @@ impl Fleet for CeleryOutboxStore {
         self.outbox.sweep().await
     }
 
-    /// What is delivered is deleted, and the dead letters are its own commands' to purge.
+    /// Delivered tasks are deleted by the settle. Dead letters are purged by django-celery-outbox's own commands.
     async fn cleanup(&self, _retention: &Retention) -> Result<Cleaned, StoreError> {
         Ok(Cleaned::default())
     }

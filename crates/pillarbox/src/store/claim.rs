@@ -1,5 +1,5 @@
-//! The claim, as a value: events that belong to whoever has it. Settling one consumes it, and one that is dropped unsettled
-//! gives itself back.
+//! The claim, as a value: events that belong to the owner of the value. Settling an event consumes it. An event that is
+//! dropped unsettled is given back.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use crate::delivery::{Change, Delivery, Verdict};
 use crate::event::StoredEvent;
 use crate::trace::SpanContext;
 
-/// Which event, and the token of the lease it is held by.
+/// An event's id and the token of its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket {
     /// The event.
     pub id: Uuid,
-    /// Stands in the row as long as the lease is ours.
+    /// The token that the row contains while the lease is held.
     pub token: Uuid,
 }
 
@@ -31,27 +31,27 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Of these events.
+    /// Creates a claim of these events.
     #[must_use]
     pub fn new(events: Vec<Claimed>) -> Self {
         Self { events, together: None, trace: None }
     }
 
-    /// For stores: these are best settled all at once, if it is known within so long what became of them; later, what is
-    /// known by then.
+    /// For stores: asks the relay to settle these events together if their results are known within `patience`. After that,
+    /// the relay settles the events whose results are known.
     #[must_use]
     pub fn settled_together(mut self, patience: Duration) -> Self {
         self.together = Some(patience);
         self
     }
 
-    /// How long to wait with settling, so that these are settled at once; `None`: there is no use in waiting.
+    /// Returns how long to wait so that these events are settled together. `None` means that waiting has no benefit.
     #[must_use]
     pub fn together(&self) -> Option<Duration> {
         self.together
     }
 
-    /// Its span, if somebody follows it.
+    /// Returns the claim's span, if it is traced.
     pub(crate) fn trace(&self) -> Option<SpanContext> {
         self.trace
     }
@@ -60,31 +60,31 @@ impl Claim {
         self.trace = span;
     }
 
-    /// How many events there are.
+    /// Returns the number of events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// Nothing was due.
+    /// Returns whether nothing was due.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// Whether this is an event that must be sent while nothing else is: see [`LOSSES_BEFORE_ALONE`].
+    /// Returns whether this is an event that must be sent while no other event is: see [`LOSSES_BEFORE_ALONE`].
     #[must_use]
     pub fn is_alone(&self) -> bool {
         matches!(self.events.as_slice(), [only] if only.event.claims >= LOSSES_BEFORE_ALONE)
     }
 
-    /// The event that must be sent alone, if this is one, and how often it has lost its lease.
+    /// Returns the event that must be sent alone, if this is one, and how often it has lost its lease.
     pub(crate) fn suspect(&self) -> Option<(Ticket, u32)> {
         let only = self.events.first().filter(|_| self.is_alone())?;
         Some((only.ticket, only.event.claims))
     }
 
-    /// The events, to look at.
+    /// Returns an iterator over the events.
     pub fn iter(&self) -> impl Iterator<Item = &Claimed> {
         self.events.iter()
     }
@@ -99,7 +99,7 @@ impl IntoIterator for Claim {
     }
 }
 
-/// One claimed event. It can be settled once, and gives itself back when it is dropped.
+/// One claimed event. It can be settled once. It is given back when it is dropped.
 #[derive(Debug)]
 pub struct Claimed {
     event: Arc<StoredEvent>,
@@ -111,8 +111,8 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// For stores: an event held by a lease until that moment of the monotonic clock, which must have been started
-    /// before the database was asked. `give_back` hears of it when it is dropped unsettled.
+    /// For stores: creates an event that is held by a lease until `until` on the monotonic clock. The lease must be measured
+    /// from before the statement was sent. `give_back` receives the ticket when the event is dropped unsettled.
     #[must_use]
     pub fn new(
         event: StoredEvent,
@@ -125,43 +125,43 @@ impl Claimed {
         Self { event: Arc::new(event), deliveries, ticket, until, fresh: false, give_back: Some(give_back) }
     }
 
-    /// For stores: whether nothing was written about it since it was emitted.
+    /// For stores: sets whether nothing was written about the event since it was emitted.
     #[must_use]
     pub fn fresh(mut self, fresh: bool) -> Self {
         self.fresh = fresh;
         self
     }
 
-    /// The event.
+    /// Returns the event.
     #[must_use]
     pub fn event(&self) -> &Arc<StoredEvent> {
         &self.event
     }
 
-    /// What is kept of its destinations; empty in the common case.
+    /// Returns the stored deliveries of the event; empty in the common case.
     #[must_use]
     pub fn deliveries(&self) -> &[Delivery] {
         &self.deliveries
     }
 
-    /// To renew its lease with.
+    /// Returns the ticket, with which the lease is renewed.
     #[must_use]
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }
 
-    /// How much of its lease is left.
+    /// Returns how much of the lease is left.
     #[must_use]
     pub fn left(&self) -> Duration {
         self.until.saturating_duration_since(clock::now())
     }
 
-    /// Its lease was renewed until then.
+    /// Records that the lease was renewed until `until`.
     pub fn renewed(&mut self, until: Instant) {
         self.until = until;
     }
 
-    /// Says what becomes of it. The answer is to be given to [`Store::settle`](super::Store::settle).
+    /// Decides the event. Pass the result to [`Store::settle`](super::Store::settle).
     #[must_use]
     pub fn settle(mut self, verdict: Verdict) -> Settlement {
         self.give_back = None;
@@ -172,13 +172,13 @@ impl Claimed {
 impl Drop for Claimed {
     fn drop(&mut self) {
         if let Some(give_back) = &self.give_back {
-            // A closed channel means that the store is gone: then the lease runs out by itself.
+            // A closed channel means that the store is gone. Then the lease expires by itself.
             let _ = give_back.send(self.ticket);
         }
     }
 }
 
-/// What becomes of a claimed event. Only [`Claimed::settle`] makes one.
+/// The verdict on a claimed event. Only [`Claimed::settle`] creates one.
 #[derive(Debug)]
 pub struct Settlement {
     event: Arc<StoredEvent>,
@@ -188,30 +188,30 @@ pub struct Settlement {
 }
 
 impl Settlement {
-    /// The event.
+    /// Returns the event.
     #[must_use]
     pub fn event(&self) -> &Arc<StoredEvent> {
         &self.event
     }
 
-    /// The lease it must still be held by.
+    /// Returns the lease that must still hold the event.
     #[must_use]
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }
 
-    /// What is to be written.
+    /// Returns the verdict to write.
     #[must_use]
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
 
-    /// It was delivered at the first try, and nothing else is kept of it.
+    /// Returns whether the event was delivered at the first attempt, and nothing else is stored about it.
     pub(crate) fn is_plain_delivery(&self) -> bool {
         self.is_plain() && self.verdict.change == Change::Deliver
     }
 
-    /// It was parked without a try, and nothing else is kept of it: on what, and why.
+    /// Returns what the event was parked on and why, if it was parked without an attempt and nothing else is stored about it.
     pub(crate) fn plain_park(&self) -> Option<(&str, &str)> {
         match &self.verdict.change {
             Change::Park { on, error } if self.is_plain() => Some((on, error)),
@@ -219,7 +219,7 @@ impl Settlement {
         }
     }
 
-    /// Nothing was written of it before, and nothing is to be but what its row becomes.
+    /// Returns whether nothing was written about the event before, and only its row is to be written now.
     fn is_plain(&self) -> bool {
         let Verdict { change: _, attempts, deliveries, failures } = &self.verdict;
         self.fresh && *attempts == 0 && deliveries.is_empty() && failures.is_empty()

@@ -1,4 +1,4 @@
-//! Dead letters by what they have in common: their destination and their error, folded. Pure.
+//! Dead letters, grouped by destination and folded error. Pure.
 
 use std::collections::HashMap;
 
@@ -7,52 +7,52 @@ use serde::Serialize;
 
 use super::fold::fold_error;
 
-/// How many parts a window has.
+/// The number of parts of a window.
 const PARTS: usize = 24;
-/// How many event types a group tells.
+/// The maximum number of event types per group.
 const TYPES: usize = 5;
-/// How many groups there are at most.
+/// The maximum number of groups.
 const GROUPS: usize = 200;
 
-/// What failed within a window, by what it has in common.
+/// The dead letters of a time window, in groups.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct DeadLetters {
-    /// The largest first.
+    /// The groups, the largest first.
     pub groups: Vec<Group>,
-    /// How many groups were left out, because there were too many.
+    /// The number of groups that were left out because there were too many.
     pub left_out: u64,
-    /// How many dead letters were looked at, the newest first.
+    /// The number of dead letters that were examined, the newest first.
     pub looked_at: u64,
-    /// How far back that led.
+    /// The time back to which dead letters were examined.
     pub reached: Option<DateTime<Utc>>,
-    /// Whether all of the window was looked at. If not, counts are of what was.
+    /// Whether the whole window was examined. If not, the counts cover the examined part only.
     pub complete: bool,
 }
 
-/// Dead letters of one destination and one error.
+/// The dead letters of one destination and one error.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Group {
-    /// Where they failed, if that is known.
+    /// The destination where they failed, if known.
     pub destination: Option<String>,
-    /// The error they share, as [`fold_error`] makes it.
+    /// The common error, as returned by [`fold_error`].
     pub error: String,
-    /// The newest one's, as it was.
+    /// The newest dead letter's error, unfolded.
     pub sample: String,
-    /// Events.
+    /// The number of dead letters.
     pub count: u64,
     /// When the first of them failed.
     pub first_at: DateTime<Utc>,
     /// When the last of them failed.
     pub last_at: DateTime<Utc>,
-    /// A few of theirs.
+    /// Up to five of their event types.
     pub event_types: Vec<String>,
-    /// How many in each of 24 parts of the window, the oldest first.
+    /// The number of dead letters in each of 24 parts of the window, the oldest first.
     pub over_time: Vec<u64>,
 }
 
-/// A dead letter, as far as it matters here.
+/// The columns of a dead letter that groups need.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) struct Letter {
     pub(crate) failed_at: DateTime<Utc>,
@@ -61,7 +61,7 @@ pub(crate) struct Letter {
     pub(crate) error: String,
 }
 
-/// Groups as they are found, from the newest letter to the oldest.
+/// Collects groups, from the newest letter to the oldest.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) struct Groups {
     from: DateTime<Utc>,
@@ -71,7 +71,7 @@ pub(crate) struct Groups {
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 impl Groups {
-    /// Of a window.
+    /// Creates the groups of a window.
     pub(crate) fn new(from: DateTime<Utc>, to: DateTime<Utc>) -> Self {
         Self { from, to, groups: HashMap::new() }
     }
@@ -98,14 +98,14 @@ impl Groups {
         }
     }
 
-    /// Whatever is outside of the window is of its nearest part.
+    /// Returns the part of the window that a time belongs to. A time outside of the window belongs to the nearest part.
     fn part(&self, moment: DateTime<Utc>) -> usize {
         let window = (self.to - self.from).num_milliseconds().max(1) as f64;
         let at = (moment - self.from).num_milliseconds() as f64 / window;
         ((at * PARTS as f64).max(0.0) as usize).min(PARTS - 1)
     }
 
-    /// `None` is the end of the window.
+    /// Returns the groups, the largest first. `reached` is `None` at the end of the window.
     pub(crate) fn told(self, looked_at: u64, reached: Option<DateTime<Utc>>) -> DeadLetters {
         let mut groups: Vec<Group> = self.groups.into_values().collect();
         groups.sort_by(|a, b| b.count.cmp(&a.count).then(b.last_at.cmp(&a.last_at)).then(a.error.cmp(&b.error)));

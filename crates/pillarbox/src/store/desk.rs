@@ -1,7 +1,7 @@
-//! What the admin keeps in the database beside the events: jobs and sessions. Several processes share them.
+//! The admin's data in the database beside the events: jobs and sessions. Several processes share them.
 //!
-//! A process that works on a job holds a lease on it, by a token. Each batch presents the token in the transaction that
-//! changes the events, and moves the job's cursor there: a batch is done once, or not at all, whoever is killed when. The
+//! A process that works on a job holds a lease on it, by a token. Each batch checks the token and moves the job's cursor
+//! in the transaction that changes the events. So a batch is done once or not at all, even if a process is killed. The
 //! database's clock decides when a lease or a session ends.
 
 use std::time::Duration;
@@ -19,32 +19,32 @@ use crate::error::StoreError;
 pub struct NewJob {
     /// Its id.
     pub id: Uuid,
-    /// What it does to each event.
+    /// The action on each event.
     pub action: JobAction,
-    /// Which events, as JSON. The store does not read it.
+    /// The selected events, as JSON. The store does not read it.
     pub scope: String,
-    /// The same for people.
+    /// The selected events, described for people.
     pub target: String,
-    /// Who starts it.
+    /// The person who starts the job.
     pub who: String,
-    /// Events per second at most.
+    /// The maximum number of events per second.
     pub rate: Option<f64>,
-    /// How many events there are.
+    /// The number of selected events.
     pub expected: u64,
-    /// There may be more than `expected`.
+    /// Whether there may be more events than `expected`.
     pub expected_more: bool,
 }
 
-/// What a job does to each event.
+/// The action of a job on each event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobAction {
-    /// Make dead letters due now.
+    /// Makes dead letters due now.
     Retry,
-    /// Emit delivered or failed events again.
+    /// Emits delivered or failed events again.
     Replay,
-    /// Make dead letters of pending events.
+    /// Turns pending events into dead letters.
     Fail {
-        /// Stands in the events' errors.
+        /// The error that is written to the events.
         reason: String,
     },
 }
@@ -61,16 +61,16 @@ impl JobAction {
     }
 }
 
-/// Where a job is.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobState {
-    /// It is not done yet, whether or not a process works on it now.
+    /// The job is not done yet, whether or not a process works on it now.
     Running,
-    /// All of it is done.
+    /// The job is done.
     Done,
-    /// Somebody has ended it.
+    /// A person has cancelled the job.
     Cancelled,
-    /// It could not go on.
+    /// The job could not continue.
     Failed,
 }
 
@@ -96,25 +96,25 @@ impl JobState {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct JobView {
-    /// As it was started.
+    /// The job as it was started.
     pub job: NewJob,
-    /// Where it is.
+    /// The state.
     pub state: JobState,
-    /// The place behind which it goes on.
+    /// The place after which the job continues.
     pub reached: Option<Cursor>,
-    /// Events that were tried.
+    /// The number of events that were tried.
     pub done: u64,
-    /// Events that were changed.
+    /// The number of events that were changed.
     pub changed: u64,
-    /// Why it failed; empty when it did not.
+    /// The error of a failed job; otherwise empty.
     pub error: String,
-    /// When it started.
+    /// When the job started.
     pub started_at: DateTime<Utc>,
-    /// When it ended.
+    /// When the job ended.
     pub ended_at: Option<DateTime<Utc>>,
-    /// How long it has run, by the database's clock.
+    /// How long the job has run, by the database's clock.
     pub took: Duration,
-    /// Its line in the audit.
+    /// The job's entry in the audit.
     pub audit_line: i64,
 }
 
@@ -132,32 +132,32 @@ pub struct JobLease {
 /// A batch of a job.
 #[derive(Debug)]
 pub struct JobStep<'a> {
-    /// The lease that allows it.
+    /// The lease that permits the batch.
     pub lease: JobLease,
     /// The job.
     pub job: &'a JobView,
-    /// The events; none when a page of the list had none of the job's.
+    /// The events. The list is empty if a page had no events of the job.
     pub ids: &'a [Uuid],
-    /// The place behind the batch; `None` at the end.
+    /// The place after the batch; `None` at the end.
     pub next: Option<&'a Cursor>,
 }
 
-/// How long sessions last, and how many there are.
+/// The limits on the duration and the number of sessions.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionLimits {
-    /// A session ends when it was not used for so long.
+    /// The idle time after which a session ends.
     pub idle: Duration,
-    /// And so long after it began.
+    /// The maximum age of a session.
     pub longest: Duration,
-    /// Beyond this many, those that were not used for the longest end.
+    /// The maximum number of sessions. Beyond it, the least recently used sessions end.
     pub most: usize,
 }
 
-/// The store of an admin: people's side of an outbox, with jobs and sessions. What it writes is on disk when it returns.
+/// The store of an admin: [`Inspect`] with jobs and sessions. Writes are on disk when a method returns.
 #[async_trait]
 pub trait AdminStore: Inspect {
-    /// Starts a job with its line in the audit, claimed by this token. Returns `None` when `most` are running already.
-    /// Forgets old jobs that have ended.
+    /// Starts a job with its entry in the audit, claimed by this token. Returns `None` when `most` jobs are already running.
+    /// Deletes old jobs that have ended.
     async fn start_job(
         &self,
         job: &NewJob,
@@ -166,21 +166,21 @@ pub trait AdminStore: Inspect {
         most: usize,
     ) -> Result<Option<JobView>, StoreError>;
 
-    /// Claims the oldest running job that nobody holds a lease on.
+    /// Claims the oldest running job without a valid lease.
     async fn claim_job(&self, token: Uuid, lasts: Duration) -> Result<Option<JobView>, StoreError>;
 
-    /// Renews a lease. Returns false when it is lost, or the job has ended.
+    /// Renews a lease. Returns false when the lease is lost or the job has ended.
     async fn renew_job(&self, lease: JobLease) -> Result<bool, StoreError>;
 
-    /// Does a batch, adds it to the audit and moves the job's cursor, all in one transaction. The job is done when there is
-    /// no next place. Returns how many events were changed, or `None` when the lease is lost or the job has ended: nothing
-    /// was done then. Events that have changed since the job started are left alone.
+    /// Runs a batch, adds it to the audit and moves the job's cursor, all in one transaction. Without a next place, the job
+    /// is done. Returns the number of changed events. Returns `None` when the lease is lost or the job has ended; then nothing
+    /// was done. Events that have changed since the job started are skipped.
     async fn step_job(&self, step: &JobStep<'_>) -> Result<Option<usize>, StoreError>;
 
     /// Ends a job with an error. Returns false when the lease is lost.
     async fn fail_job(&self, lease: JobLease, error: &str) -> Result<bool, StoreError>;
 
-    /// Ends a job, whoever works on it, with a line in the audit. Returns false when it had ended already.
+    /// Ends a job, even if another process works on it, with an entry in the audit. Returns false when it had already ended.
     async fn cancel_job(&self, id: Uuid, who: &str) -> Result<bool, StoreError>;
 
     /// Returns one job.
@@ -189,10 +189,10 @@ pub trait AdminStore: Inspect {
     /// Returns the newest jobs, the newest first.
     async fn jobs(&self, most: usize) -> Result<Vec<JobView>, StoreError>;
 
-    /// Begins a session of this user, under the hash of its token. Removes sessions beyond the limits.
+    /// Begins a session of this user, under the hash of its token. Deletes sessions beyond the limits.
     async fn begin_session(&self, hash: &str, name: &str, limits: SessionLimits) -> Result<(), StoreError>;
 
-    /// Returns the name of a session's user, if the session still lasts, and notes that it is used.
+    /// Returns the name of a session's user if the session is still valid, and records that the session was used.
     async fn find_session(&self, hash: &str, limits: SessionLimits) -> Result<Option<String>, StoreError>;
 
     /// Ends a session.

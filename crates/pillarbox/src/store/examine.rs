@@ -1,44 +1,44 @@
-//! What may be wrong with a database, and what to do about it: found by its store, told to people.
+//! Problems of a database and their fixes. The store finds them; people read them.
 
 use serde::Serialize;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// As it should be.
+    /// No problem.
     Good,
-    /// It works, and could be better.
+    /// It works, but could be better.
     Notice,
-    /// Events wait or may come late because of it.
+    /// Events wait or may be late because of it.
     Bad,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was looked at, in a word or two.
+    /// The subject of the check, in a word or two.
     pub about: &'static str,
-    /// How bad it is.
+    /// The severity.
     pub level: Level,
-    /// What was found.
+    /// What the check found.
     pub found: String,
-    /// What to do; empty when nothing is to be done.
+    /// The fix; empty when no fix is needed.
     pub fix: String,
 }
 
 impl Finding {
-    /// As it should be.
+    /// Creates a finding without a problem.
     pub fn good(about: &'static str, found: impl Into<String>) -> Self {
         Self { about, level: Level::Good, found: found.into(), fix: String::new() }
     }
 
-    /// It works, and could be better.
+    /// Creates a finding that works, but could be better.
     pub fn notice(about: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { about, level: Level::Notice, found: found.into(), fix: fix.into() }
     }
 
-    /// Events wait or may come late because of it.
+    /// Creates a finding because of which events wait or may be late.
     pub fn bad(about: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { about, level: Level::Bad, found: found.into(), fix: fix.into() }
     }

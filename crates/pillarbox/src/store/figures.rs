@@ -1,5 +1,5 @@
-//! Figures that relays keep in the table for people: what each destination did, minute by minute, and how each relay
-//! finds it. Nothing here decides anything about an event.
+//! Metrics that relays write to the database for people: the results of each destination per minute, and each relay's view of
+//! its destinations. They decide nothing about an event.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Parts of each doubling, so that a quantile is at most an eighth off.
+/// The number of buckets per doubling, so that a quantile is at most an eighth off.
 const PARTS: usize = 4;
-/// What is shorter counts as this, in microseconds, as a power of two.
+/// The shortest duration as a power of two, in microseconds. Shorter durations count as this.
 const SHORTEST: u32 = 7;
-/// About fifty days.
+/// The number of doublings, up to about fifty days.
 const DOUBLINGS: usize = 35;
 
-/// How long things took, as a histogram: it can be added up over minutes and relays.
+/// A histogram of durations that can be added up over minutes and relays.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Latency {
@@ -22,10 +22,10 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// How many parts there are.
+    /// The number of buckets.
     pub(crate) const BUCKETS: usize = DOUBLINGS * PARTS;
 
-    /// The part in which this duration is counted.
+    /// Returns the bucket that counts this duration.
     pub(crate) fn bucket(took: Duration) -> usize {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1 << SHORTEST);
         let doubling = micros.ilog2();
@@ -33,7 +33,7 @@ impl Latency {
         ((doubling - SHORTEST) as usize * PARTS + part).min(Self::BUCKETS - 1)
     }
 
-    /// Where a part ends, in microseconds.
+    /// Returns the upper end of a bucket, in microseconds.
     fn end(bucket: usize) -> u64 {
         let (doubling, part) = (bucket / PARTS, bucket % PARTS);
         (((PARTS + part + 1) as u64) << (doubling as u32 + SHORTEST)) / PARTS as u64
@@ -45,7 +45,7 @@ impl Latency {
         Self { counts }
     }
 
-    /// One more.
+    /// Counts one more duration.
     pub fn add(&mut self, took: Duration) {
         let bucket = Self::bucket(took);
         if self.counts.len() <= bucket {
@@ -54,7 +54,7 @@ impl Latency {
         self.counts[bucket] += 1;
     }
 
-    /// All of the other's, too.
+    /// Adds the counts of the other histogram.
     pub fn merge(&mut self, other: &Self) {
         if self.counts.len() < other.counts.len() {
             self.counts.resize(other.counts.len(), 0);
@@ -62,13 +62,13 @@ impl Latency {
         self.counts.iter_mut().zip(&other.counts).for_each(|(count, more)| *count += more);
     }
 
-    /// How many were counted.
+    /// Returns the number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// What this share of them did not exceed, as nearly as is known: `quantile(0.95)`.
+    /// Returns the approximate duration that this share did not exceed: `quantile(0.95)`.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let wanted = ((self.count() as f64 * share).ceil() as u64).max(1);
@@ -83,36 +83,36 @@ impl Latency {
     }
 }
 
-/// What a destination did in a minute.
+/// The results of a destination in one minute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Minute {
-    /// Its beginning, by the relay's clock.
+    /// The beginning of the minute, by the relay's clock.
     pub at: DateTime<Utc>,
-    /// Its name.
+    /// The destination's name.
     pub destination: String,
-    /// Events that it confirmed.
+    /// The number of events that it confirmed.
     pub delivered: u64,
-    /// Attempts that failed, those in an outage, too.
+    /// The number of failed attempts, including attempts during an outage.
     pub failed: u64,
-    /// Events that became dead letters because of it.
+    /// The number of events that became dead letters because of it.
     pub given_up: u64,
-    /// From commit to confirmation, of those delivered.
+    /// The time from commit to confirmation of the delivered events.
     pub latency: Latency,
 }
 
 impl Minute {
-    /// In which nothing happened.
+    /// Creates a minute without results.
     pub fn new(at: DateTime<Utc>, destination: impl Into<String>) -> Self {
         Self { at, destination: destination.into(), delivered: 0, failed: 0, given_up: 0, latency: Latency::default() }
     }
 
-    /// Whether nothing happened.
+    /// Returns whether the minute has no results.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.delivered + self.failed + self.given_up == 0
     }
 
-    /// What happened elsewhere or later, too.
+    /// Adds the results of another relay or a later report.
     pub fn merge(&mut self, other: &Self) {
         self.delivered += other.delivered;
         self.failed += other.failed;
@@ -121,7 +121,7 @@ impl Minute {
     }
 }
 
-/// Those of the same minute and destination become one; they come in that order.
+/// Merges neighbouring entries of the same minute and destination. The entries must be in that order.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn merged(minutes: impl IntoIterator<Item = Minute>) -> Vec<Minute> {
     let mut merged: Vec<Minute> = Vec::new();
@@ -134,30 +134,30 @@ pub(crate) fn merged(minutes: impl IntoIterator<Item = Minute>) -> Vec<Minute> {
     merged
 }
 
-/// A destination, as one relay finds it at one moment.
+/// A destination, as one relay sees it at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LaneView {
-    /// Its name.
+    /// The destination's name.
     pub destination: String,
-    /// Nothing is sent there, because the configuration or people said so.
+    /// Whether sending is paused, by the configuration or by a person.
     pub paused: bool,
-    /// The breaker is open: it is down, and its events wait for it.
+    /// Whether the breaker is open. The destination is down, and its events are parked.
     pub down: bool,
-    /// It is behind: what comes is parked until its queue is short.
+    /// Whether the destination is behind. New events are parked until its queue is short.
     pub congested: bool,
-    /// Events that wait in the relay.
+    /// The number of events in the relay's queue.
     pub queued: u64,
-    /// Events that are being sent.
+    /// The number of events that are being sent.
     pub sending: u64,
-    /// What went wrong last; not gone when it is over.
+    /// The last error. It is kept after the destination recovers.
     pub last_error: Option<String>,
-    /// When that was, by the relay's clock.
+    /// When the last error occurred, by the relay's clock.
     pub last_error_at: Option<DateTime<Utc>>,
 }
 
 impl LaneView {
-    /// Open, with nothing to do.
+    /// Creates the view of an idle destination with a closed breaker.
     pub fn new(destination: impl Into<String>) -> Self {
         Self {
             destination: destination.into(),
@@ -172,14 +172,14 @@ impl LaneView {
     }
 }
 
-/// What a relay writes down for people.
+/// The metrics that a relay writes for people.
 #[derive(Debug, Clone, Copy)]
 pub struct Told<'a> {
     /// The relay.
     pub relay: Uuid,
-    /// Minutes as they are now, in place of what was told of them before.
+    /// Current minutes. They replace earlier reports of the same minutes.
     pub minutes: &'a [Minute],
-    /// Its destinations; none when nothing has changed.
+    /// The relay's destinations; empty when nothing has changed.
     pub lanes: &'a [LaneView],
 }
 

@@ -1,14 +1,14 @@
-//! Errors without what differs each time they happen, so that those which are the same can be told together. Pure.
+//! Folds errors: replaces the parts that differ each time, so that equal errors can be grouped. Pure.
 
 use uuid::Uuid;
 
-/// What stands for what differs.
+/// The placeholder for parts that differ.
 const SIGN: char = '#';
-/// How much of an error tells it from others.
+/// The maximum length of a folded error.
 const LONGEST: usize = 300;
 
-/// An error with a sign for what differs from event to event: numbers, UUIDs, hexadecimal and other ids, moments, addresses,
-/// ports, and what is quoted and has digits in it. The code of an answer stays: `answered 503` is not `answered 500`.
+/// Returns an error with a placeholder for parts that differ between events: numbers, UUIDs, hexadecimal and other ids, times,
+/// addresses, ports, and quoted text with digits. Status codes stay: `answered 503` is not `answered 500`.
 #[must_use]
 pub fn fold_error(error: &str) -> String {
     let mut folded = String::with_capacity(error.len().min(LONGEST));
@@ -41,14 +41,15 @@ pub fn fold_error(error: &str) -> String {
     folded.chars().take(LONGEST).collect()
 }
 
-/// The end of a UUID with its dashes. Words are taken as a whole, so that it is not the end of one.
+/// Returns the length of a UUID with dashes at the start of the text. Callers consume whole words, so the text
+/// never starts within a word.
 fn uuid(text: &str) -> Option<usize> {
     const LENGTH: usize = 36;
     let is_one = text.get(..LENGTH).is_some_and(|text| Uuid::try_parse(text).is_ok());
     (is_one && !text[LENGTH..].starts_with(char::is_alphanumeric)).then_some(LENGTH)
 }
 
-/// Letters and digits without anything between.
+/// Folds a word of letters and digits.
 fn fold_word(word: &str, folded: &mut String) {
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     if digits == 0 || is_code(word, folded) {
@@ -70,7 +71,7 @@ fn fold_word(word: &str, folded: &mut String) {
     }
 }
 
-/// The code of an answer, which says more than its digits.
+/// Returns whether the word is a status code, which must stay.
 fn is_code(word: &str, before: &str) -> bool {
     const SAY_SO: [&str; 5] = ["http", "answered", "status", "code", "error"];
     let is_one =
@@ -82,7 +83,7 @@ fn is_code(word: &str, before: &str) -> bool {
     is_one && (version || SAY_SO.iter().any(|word| said.eq_ignore_ascii_case(word)))
 }
 
-/// Letters and digits that somebody has made up: hexadecimal, or going to and fro between them.
+/// Returns whether the word looks generated: hexadecimal, or letters and digits in alternation.
 fn is_id(word: &str) -> bool {
     const SHORTEST: usize = 6;
     if word.starts_with("0x") {
@@ -94,10 +95,10 @@ fn is_id(word: &str) -> bool {
     word.len() >= SHORTEST && (is_hex || changes >= 2)
 }
 
-/// The end of what is quoted here, if it has digits in it and no spaces.
+/// Returns the length of quoted text here, if it contains digits and no spaces.
 fn quoted_id(text: &str, before: &str) -> Option<usize> {
     let quote = text.chars().next().filter(|first| matches!(first, '"' | '\'' | '`'))?;
-    // An apostrophe
+    // The quote is an apostrophe.
     if before.ends_with(char::is_alphanumeric) {
         return None;
     }
@@ -106,7 +107,7 @@ fn quoted_id(text: &str, before: &str) -> Option<usize> {
     is_id.then_some(inner.len() + 2)
 }
 
-/// One for all parts of a moment, an address, a UUID.
+/// Appends a placeholder. All parts of a time, an address or a UUID share one.
 fn sign(folded: &mut String) {
     const BETWEEN: [char; 8] = ['-', ':', '.', ',', '/', '+', '_', 'T'];
     let apart = folded.strip_suffix(BETWEEN).filter(|rest| rest.ends_with(SIGN)).map(str::len);

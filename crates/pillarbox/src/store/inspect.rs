@@ -1,4 +1,4 @@
-//! People's side of an outbox: look, count, retry.
+//! The operations of people on an outbox: inspect, count, retry.
 
 use std::time::Duration;
 
@@ -17,32 +17,32 @@ use crate::store::examine::Finding;
 use crate::store::figures::{LaneView, Minute};
 use crate::store::list::{Filter, Page, Turn};
 
-/// Where an event is, as people ask for it: finer than [`Status`].
+/// The state of an event as people ask for it: finer than [`Status`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Not delivered, for whatever reason.
+    /// Not delivered and not failed, whether due, scheduled, sending or parked.
     Pending,
-    /// Due, and nobody has it yet.
+    /// Due, and not held by a relay.
     Due,
-    /// To be sent later: a delayed event or a retry.
+    /// Due later: a delayed event or a retry.
     Scheduled,
-    /// A relay has it.
+    /// Held by a relay.
     Sending,
-    /// It waits for a destination, or for a route.
+    /// Waiting for a destination or a route.
     Parked,
-    /// All destinations have it.
+    /// Delivered to all destinations.
     Delivered,
     /// A dead letter.
     Failed,
 }
 
 impl State {
-    /// All of them, for help texts.
+    /// All states, for help texts.
     pub const ALL: [Self; 7] =
         [Self::Pending, Self::Due, Self::Scheduled, Self::Sending, Self::Parked, Self::Delivered, Self::Failed];
 
-    /// As people write it.
+    /// Returns the state's name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl State {
         }
     }
 
-    /// The status of events in this state.
+    /// Returns the status of events in this state.
     #[must_use]
     pub fn status(self) -> Status {
         match self {
@@ -66,7 +66,7 @@ impl State {
         }
     }
 
-    /// `None` when there is no such state.
+    /// Parses a state's name. Returns `None` when there is no such state.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == text)
@@ -84,7 +84,7 @@ pub struct EventView {
     pub aggregate_id: String,
     pub event_type: String,
     pub status: Status,
-    /// Finer than the status.
+    /// The state, which is finer than the status.
     pub state: State,
     pub idempotency_key: String,
     pub attempts: u32,
@@ -94,31 +94,31 @@ pub struct EventView {
     pub parked_on: Option<String>,
     pub delivered_at: Option<DateTime<Utc>>,
     pub error_message: String,
-    /// Of a dead letter: the destination that did not get it.
+    /// The destination on which a dead letter failed.
     pub failed_on: Option<String>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
 }
 
-/// Everything there is to know of one event.
+/// One event with all its details.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct EventDetail {
-    /// Its row.
+    /// The event's row.
     #[serde(flatten)]
     pub event: EventView,
-    /// As the database gives it.
+    /// The payload as the database returns it.
     pub payload: Box<RawValue>,
-    /// Trace context and custom headers.
+    /// The trace context and custom headers.
     pub headers: Headers,
-    /// Its destinations, if it is a fan-out that did not succeed at once.
+    /// The deliveries of a fan-out that did not succeed at once.
     pub deliveries: Vec<DeliveryView>,
-    /// Its failed attempts, oldest first, as far as they are kept.
+    /// The failed attempts that are kept, oldest first.
     pub failed_attempts: Vec<AttemptView>,
 }
 
 impl EventDetail {
-    /// An event that is due and was never tried: for stores that tests bring along.
+    /// Returns a due event without attempts, for stores that tests provide.
     #[doc(hidden)]
     #[must_use]
     pub fn for_tests(event: &StoredEvent) -> Self {
@@ -172,16 +172,16 @@ pub struct AttemptView {
     pub answer: Option<String>,
 }
 
-/// How many wait for what.
+/// The number of events that are parked on one name.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct Parked {
     /// A destination, or `unrouted`.
     pub on: String,
-    /// Events.
+    /// The number of events.
     pub count: u64,
 }
 
-/// A relay that has said that it lives.
+/// A relay that has written a heartbeat.
 #[derive(Debug, Clone, Serialize)]
 #[allow(missing_docs, reason = "the columns of outbox_relay")]
 pub struct RelayView {
@@ -191,56 +191,56 @@ pub struct RelayView {
     pub heartbeat_at: DateTime<Utc>,
     pub in_flight: u64,
     pub idle: bool,
-    /// Its heartbeat is recent.
+    /// Whether its heartbeat is recent.
     pub alive: bool,
-    /// Its destinations, as it found them last.
+    /// Its last view of its destinations.
     pub lanes: Vec<LaneView>,
 }
 
-/// The outbox in numbers.
+/// The number of events per state, and the relays.
 #[derive(Debug, Clone, Serialize, Default)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Due, and nobody has them.
+    /// The number of due events that no relay holds.
     pub due: u64,
-    /// To be sent later.
+    /// The number of events that are due later.
     pub scheduled: u64,
-    /// A relay has them.
+    /// The number of events that a relay holds.
     pub sending: u64,
-    /// Waiting for a destination or a route, by what for.
+    /// The number of parked events, by the destination or route that they wait for.
     pub parked: Vec<Parked>,
-    /// Delivered and not yet cleaned up.
+    /// The number of delivered events that are not yet cleaned up.
     pub delivered: u64,
-    /// Dead letters.
+    /// The number of dead letters.
     pub failed: u64,
     /// How long the oldest due event has been due.
     #[serde(serialize_with = "as_seconds", rename = "oldest_due_seconds")]
     pub oldest_due: Option<Duration>,
-    /// Those that have said that they live.
+    /// The relays that have written a heartbeat.
     pub relays: Vec<RelayView>,
 }
 
 impl Counts {
-    /// Not delivered yet, whatever they wait for.
+    /// Returns the number of pending events, whatever they wait for.
     #[must_use]
     pub fn pending(&self) -> u64 {
         self.due + self.scheduled + self.sending + self.parked.iter().map(|parked| parked.count).sum::<u64>()
     }
 }
 
-/// What waits, as far as that can be told at once however much it is: for figures that are looked at all the time.
+/// The number of waiting events, at a bounded cost. It is meant for metrics that are read all the time.
 #[derive(Debug, Clone, Copy, Serialize, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Depth {
-    /// Due, and nobody has them, or only by a lock.
+    /// The number of due events that no relay holds, or that a relay holds by a lock.
     pub due: u64,
-    /// To be sent later.
+    /// The number of events that are due later.
     pub scheduled: u64,
-    /// A relay has them, by a lease.
+    /// The number of events that a relay holds by a lease.
     pub sending: u64,
-    /// Waiting for a destination or a route.
+    /// The number of events that wait for a destination or a route.
     pub parked: u64,
-    /// Dead letters.
+    /// The number of dead letters.
     pub failed: u64,
     /// How long the oldest due event has been due.
     #[serde(serialize_with = "as_seconds", rename = "oldest_due_seconds")]
@@ -248,12 +248,12 @@ pub struct Depth {
 }
 
 impl Depth {
-    /// What is counted exactly, each; beyond that it is about as much as the database last knew of, and at least this.
+    /// The limit up to which each count is exact. A larger count is at least this, and is the database's last estimate.
     pub const EXACT: u64 = 10_000;
 
-    /// So many were counted, and so many were there once.
+    /// Combines an exact count and the database's last estimate.
     pub(crate) fn told(counted: u64, once: f64) -> u64 {
-        // A count that ran into its limit says no more than that.
+        // A count that reached its limit is only a lower bound.
         if counted < Self::EXACT { counted } else { counted.max(once.max(0.0) as u64) }
     }
 }
@@ -271,7 +271,7 @@ pub struct PausedView {
     pub paused_by: String,
 }
 
-/// Something that people did.
+/// An action of a person.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the columns of outbox_audit")]
 pub struct AuditView {
@@ -283,74 +283,74 @@ pub struct AuditView {
     pub events: Option<u64>,
 }
 
-/// People's side of an outbox. What it writes is on disk when it answers.
+/// The operations of people on an outbox. Writes are on disk when a method returns.
 #[async_trait]
 pub trait Inspect: Send + Sync + 'static {
-    /// A page of what the filter finds. Its cost has a bound, however many events there are.
+    /// Returns a page of the events that the filter matches. Its cost is bounded, however many events there are.
     async fn list(&self, filter: &Filter, turn: &Turn) -> Result<Page, StoreError>;
 
-    /// Events with exactly this id, idempotency key or aggregate id, the newest first. Of an aggregate, what is not delivered, and
-    /// what was, as far as it is among the newest.
+    /// Returns the events with exactly this id, idempotency key or aggregate id, the newest first. For an aggregate id, returns
+    /// the events that are not delivered, and delivered events that are among the newest.
     async fn find(&self, text: &str) -> Result<Vec<EventView>, StoreError>;
 
-    /// Events of the same aggregate around this one, itself left out, in the order of `seq`: ten at most of each kind before and
-    /// behind it, and of what was delivered those that were emitted not long before or after it.
+    /// Returns events of the same aggregate around this event, without it, in the order of `seq`: at most ten of each kind
+    /// before and after it. Of delivered events, it returns the ones emitted shortly before or after it.
     async fn neighbours(&self, id: Uuid) -> Result<Vec<EventView>, StoreError>;
 
-    /// What failed at this moment or later, by destination and error; whatever state the filter says, they are failed ones.
+    /// Returns the dead letters since `oldest`, by destination and error. It ignores the filter's state.
     async fn dead_letters(&self, filter: &Filter, oldest: DateTime<Utc>) -> Result<DeadLetters, StoreError>;
 
-    /// One event with all that is kept of it.
+    /// Returns one event with all its details.
     async fn get(&self, id: Uuid) -> Result<Option<EventDetail>, StoreError>;
 
-    /// The outbox in numbers.
+    /// Returns the number of events per state, and the relays.
     async fn counts(&self) -> Result<Counts, StoreError>;
 
-    /// What waits, at a cost that does not grow with it.
+    /// Returns the number of waiting events, at a cost that does not grow with it.
     async fn depth(&self) -> Result<Depth, StoreError>;
 
-    /// What destinations did since then, minute by minute, all relays together; kept for a day.
+    /// Returns the results of destinations since then, per minute, merged over all relays. They are kept for a day.
     async fn minutes(&self, since: DateTime<Utc>) -> Result<Vec<Minute>, StoreError>;
 
-    /// The relays that have said that they live, and how they find their destinations.
+    /// Returns the relays that have written a heartbeat, and their views of their destinations.
     async fn relays(&self) -> Result<Vec<RelayView>, StoreError>;
 
-    /// Sets attempts, losses and error back and makes the events due now. One that is being sent is refused, and a
-    /// destination that has an event already does not get it again.
+    /// Resets attempts, losses and error, and makes the events due now. An event that is being sent is refused. A destination
+    /// that has already received an event does not receive it again.
     async fn retry(&self, selection: &Selection, entry: Entry<'_>) -> Result<Vec<(Uuid, Retried)>, StoreError>;
 
-    /// Makes dead letters of pending events, for this reason. One that is being sent is refused.
+    /// Turns pending events into dead letters, with this reason. An event that is being sent is refused.
     async fn fail(&self, ids: &[Uuid], reason: &str, entry: Entry<'_>) -> Result<Vec<(Uuid, Marked)>, StoreError>;
 
-    /// Emits delivered and failed events once more: each as a new event that is due now, of the next generation of its key, and
-    /// with the header [`REPLAY_OF`](super::REPLAY_OF). All its destinations get it.
+    /// Emits delivered and failed events again. Each becomes a new event that is due now, with the next replay number in its
+    /// key and the header [`REPLAY_OF`](super::REPLAY_OF). It is sent to all its destinations.
     async fn replay(&self, ids: &[Uuid], entry: Entry<'_>) -> Result<Vec<(Uuid, Replayed)>, StoreError>;
 
-    /// Begins a line of the audit for what is done in batches, and answers its id for [`Entry::Adding`]. `what` is the verb.
+    /// Begins an audit entry for an action in batches. Returns its id for [`Entry::Adding`]. `what` is the verb.
     async fn open_entry(&self, who: &str, what: &str, target: &str) -> Result<i64, StoreError>;
 
-    /// Nothing is sent to this destination until it is resumed; relays heed it within a second. Answers whether that is
-    /// new.
+    /// Pauses a destination: no event is sent to it until it is resumed. Relays see the pause within a second. Returns whether
+    /// the pause is new.
     async fn pause(&self, destination: &str, who: &str) -> Result<bool, StoreError>;
 
-    /// Ends a pause. Answers whether there was one.
+    /// Ends a pause. Returns whether there was one.
     async fn resume(&self, destination: &str, who: &str) -> Result<bool, StoreError>;
 
-    /// What people have paused.
+    /// Returns the destinations that people have paused.
     async fn pauses(&self) -> Result<Vec<PausedView>, StoreError>;
 
-    /// What people did, the newest first, before an id if one is given.
+    /// Returns the actions of people, the newest first. With `before`, only entries with a lower id.
     async fn audit(&self, before: Option<i64>, limit: usize) -> Result<Vec<AuditView>, StoreError>;
 
-    /// What may be wrong with the database, and what to do about it.
+    /// Returns problems of the database and their fixes.
     async fn examine(&self) -> Result<Vec<Finding>, StoreError>;
 
-    /// Emits in a transaction of its own: for people at a terminal. Applications emit in theirs.
+    /// Emits in a transaction of its own, for people at a terminal. Applications emit in their own transactions.
     async fn emit(&self, event: Event) -> Result<Emitted, StoreError>;
 
-    /// As [`Inspect::emit`], or answers the event with its type and key that exists already (`is_new` is false then).
+    /// As [`Inspect::emit`], but returns an existing event with the same type and key (then `is_new` is false).
     async fn emit_once(&self, event: Event) -> Result<Emitted, StoreError>;
 
-    /// As [`Inspect::emit`] or, with `once`, [`Inspect::emit_once`], with a line of the audit for an event that is new.
+    /// As [`Inspect::emit`] or, with `once`, [`Inspect::emit_once`]. A new event gets an audit entry.
     async fn emit_by(&self, who: &str, event: Event, once: bool) -> Result<Emitted, StoreError>;
 }

@@ -1,5 +1,5 @@
-//! Lists of events as people ask for them: what a filter narrows, and a page of it. Pure: which way through the table a
-//! filter takes stands in `list/stretch.rs`, and how that is read, with the stores.
+//! Lists of events for people: the filter, and a page of results. Pure. `list/stretch.rs` chooses the index of a filter; the
+//! stores read it.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -15,44 +15,44 @@ pub use cursor::{BadCursor, Cursor};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use stretch::{BUDGET, Bound, Passed, Plan, Stretch, Way};
 
-/// How many events of an aggregate a look-up finds.
+/// The maximum number of an aggregate's events that a search returns.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) const FOUND: usize = 50;
-/// How many neighbours of an event are told, before and behind it.
+/// The maximum number of neighbours of an event, before and after it.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) const NEIGHBOURS: usize = 10;
-/// How many events before and behind it they are looked for among, if no index knows them.
+/// The number of events before and after an event in which its neighbours are searched, if no index has them.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) const NEAR: usize = 5_000;
 
-/// Which events to list; each field that is set narrows it.
+/// The events to list. Each field that is set narrows the list.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// In this state.
+    /// The state.
     pub state: Option<State>,
-    /// Event type; `*` stands for anything.
+    /// The event type; `*` matches anything.
     pub event_type: Option<String>,
-    /// Exactly this aggregate type.
+    /// The exact aggregate type.
     pub aggregate_type: Option<String>,
-    /// Exactly this aggregate id.
+    /// The exact aggregate id.
     pub aggregate_id: Option<String>,
-    /// Parked on this destination.
+    /// The destination that the event is parked on.
     pub parked_on: Option<String>,
-    /// Of this destination.
+    /// A destination that the event belongs to.
     pub destination: Option<ToDestination>,
-    /// Part of its id, type, aggregate, key or error, whatever the case.
+    /// A part of its id, type, aggregate, key or error, ignoring case.
     pub search: Option<String>,
-    /// Emitted at or after.
+    /// The earliest time of the emit, inclusive.
     pub since: Option<DateTime<Utc>>,
-    /// Emitted before.
+    /// The latest time of the emit, exclusive.
     pub until: Option<DateTime<Utc>>,
-    /// Failed at or after. It matches dead letters only: nothing else has failed.
+    /// The earliest time of the failure, inclusive. It matches dead letters only.
     pub failed_since: Option<DateTime<Utc>>,
 }
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 impl Filter {
-    /// A database's text holds no NUL, and one of them refuses to look for it.
+    /// Returns false if a text contains NUL. No stored text contains NUL, and one database rejects it in a search.
     pub(crate) fn can_match(&self) -> bool {
         let Self { event_type, aggregate_type, aggregate_id, parked_on, search, destination, .. } = self;
         let texts = [event_type, aggregate_type, aggregate_id, parked_on, search].into_iter().flatten();
@@ -61,37 +61,37 @@ impl Filter {
     }
 }
 
-/// A destination, and what leads there: an event is of it if its route leads there, if it is parked on it, or if a delivery
-/// or a failed attempt that is kept names it.
+/// A destination and the routes to it. An event belongs to the destination if its route leads there, if it is parked on it,
+/// or if a stored delivery or failed attempt names it.
 #[derive(Debug, Clone)]
 pub struct ToDestination {
     /// The destination's name.
     pub name: String,
-    /// The routes, of which the first that matches decides.
+    /// The routes. The first route that matches decides.
     pub routes: Routes,
 }
 
-/// Which part of a list, and how much of it.
+/// The part of a list to read.
 #[derive(Debug, Clone, Default)]
 pub struct Turn {
-    /// Behind this place: the `next` of the page before.
+    /// The place after which the page begins: the `next` of the page before.
     pub after: Option<Cursor>,
-    /// At most so many; 0 means 50.
+    /// The maximum number of events; 0 means 50.
     pub limit: usize,
-    /// The oldest first. Otherwise the newest: by when they were emitted or, of delivered and failed ones, by when that
-    /// happened. What waits (pending, due, scheduled, sending, parked) is always listed in the order in which it is due,
-    /// and what is parked behind what is not, by what it waits for.
+    /// Whether the oldest events come first. By default the newest do: by emit time, or for delivered and failed events by the
+    /// time of delivery or failure. Waiting events (pending, due, scheduled, sending, parked) are always listed in the order
+    /// in which they are due. Parked events come after the others, by the name that they are parked on.
     pub oldest_first: bool,
 }
 
 impl Turn {
-    /// The first page, of so many.
+    /// Returns the first page, with this limit.
     #[must_use]
     pub fn first(limit: usize) -> Self {
         Self { limit, ..Self::default() }
     }
 
-    /// The page behind this place.
+    /// Returns the page after this place.
     #[must_use]
     pub fn after(self, cursor: Cursor) -> Self {
         Self { after: Some(cursor), ..self }
@@ -103,17 +103,17 @@ impl Turn {
     }
 }
 
-/// A page of a list. What it costs has a bound, whatever the filter: a page looks at so many events and no more. One that
-/// has found few, or none, and has a `next` has not seen the end.
+/// A page of a list. Its cost is bounded for every filter, because a page examines a limited number of events. A page with few
+/// or no events and a `next` has not reached the end.
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
 pub struct Page {
-    /// What was found, in the list's order.
+    /// The matching events, in the list's order.
     pub events: Vec<EventView>,
-    /// Where to go on; `None` at the end.
+    /// The place to continue from; `None` at the end.
     pub next: Option<Cursor>,
-    /// How many events were looked at.
+    /// The number of events that were examined.
     pub looked_at: u64,
-    /// How far that led, in the time by which the list is ordered.
+    /// The time that the page reached, in the time by which the list is ordered.
     pub reached: Option<DateTime<Utc>>,
 }

@@ -1,35 +1,36 @@
-//! Migrate: the numbered files of each database, and whether this program can work on what is there.
+//! Migrate: the numbered files of each database, and the check whether this program can work on the schema.
 
 use crate::error::StoreError;
 
 /// One numbered step of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migration {
-    /// Counted from 1.
+    /// The number, counted from 1.
     pub version: i32,
-    /// As its file is called, without the number.
+    /// The file's name without the number.
     pub name: &'static str,
     pub(crate) sql: &'static str,
 }
 
 impl Migration {
-    /// The least version of the program that can work on a schema with this step: its file says so.
+    /// Returns the lowest program version that can work on a schema with this step, as its file declares.
     #[must_use]
     pub fn least_program(&self) -> &'static str {
         self.sql.lines().find_map(|line| line.strip_prefix("-- Least program: ")).unwrap_or("0.1.0").trim()
     }
 }
 
-/// What a database role may do with the outbox.
+/// The rights of a database role on the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Write events, and nothing else.
+    /// The role may emit events, and nothing else.
     Emit,
-    /// Relay, and look after the outbox.
+    /// The role may run relays and administer the outbox.
     Relay,
 }
 
-/// Checks what was applied (none: the table of migrations is not there) against what this program knows.
+/// Checks the applied migrations against the migrations that this program knows. `None` means that the table of migrations
+/// does not exist.
 pub(crate) fn check(made: Option<&[(i32, String)]>, known: &[Migration]) -> Result<(), StoreError> {
     let needed = known.last().map_or(0, |migration| migration.version);
     let not_migrated = |found: String| Err(StoreError::NotMigrated { found, needed });

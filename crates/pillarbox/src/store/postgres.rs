@@ -1,7 +1,7 @@
 //! The store on PostgreSQL: claims by lease, `FOR NO KEY UPDATE SKIP LOCKED`, settles fenced by the lease's token.
 //!
-//! The statements stand in `sql/postgres`, one file per verb. Claims and settles are written here; the rest is written once
-//! for all SQL databases, in `store/sql`. It knows no sinks.
+//! The statements are in `sql/postgres`, one file per verb. Claims and settles are here. The rest is in `store/sql`, for all
+//! SQL databases. It knows no sinks.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,24 +70,24 @@ pub struct PostgresStore {
     give_back: mpsc::UnboundedSender<Ticket>,
     holds: Arc<Holds>,
     floor: Arc<Mutex<Floor>>,
-    /// The relay of this store has said that it lives, and its neighbours do: what it claims may be held by locks.
+    /// Whether claims may be held by locks: this store's relay has written a heartbeat, and its neighbours are alive.
     calm: Arc<AtomicBool>,
-    /// What each relay on this store has seen of the others.
+    /// The heartbeats of other relays that each relay on this store has seen.
     neighbours: Arc<Mutex<HashMap<Uuid, Neighbours>>>,
-    /// Connections keep what is prepared on them: there is no transaction pooler between.
+    /// Whether connections keep prepared statements, because no transaction pooler is in between.
     keeps_statements: Arc<AtomicBool>,
     walk: SharedWalk<Place>,
     cleaned_until: Arc<Mutex<CleanedUntil>>,
 }
 
 impl PostgresStore {
-    /// Connects. The tables are looked for in `schema`; [`Store::check`] says whether they are there.
+    /// Connects. The tables are expected in `schema`; [`Store::check`] returns whether they exist.
     ///
-    /// The URL may name several hosts, as libpq has it: `postgres://ann@a:5432,b:5432/shop`. Each new connection then goes to
-    /// the one that can be written to, unless `target_session_attrs` says otherwise.
+    /// The URL may name several hosts, as in libpq: `postgres://ann@a:5432,b:5432/shop`. Each new connection then goes to the
+    /// host that accepts writes, unless `target_session_attrs` says otherwise.
     ///
     /// # Errors
-    /// When the URL cannot be read or the database does not answer.
+    /// When the URL is invalid or the database does not respond.
     pub async fn connect(url: &str, schema: &str) -> Result<Self, StoreError> {
         Self::connect_with(url, schema, PostgresSettings::default()).await
     }
@@ -100,13 +100,13 @@ impl PostgresStore {
         Self::over(open(url, settings).await?, schema)
     }
 
-    /// On a pool of the application's. It must be called within a tokio runtime.
+    /// Creates a store on a pool of the application. Call it within a tokio runtime.
     ///
-    /// A statement that is not answered within 30 seconds fails, and its connection is not given back to the pool. Following a
-    /// failover to another host is then up to the pool: [`PostgresStore::connect`] does so by itself.
+    /// A statement without a response within 30 seconds fails, and its connection is not returned to the pool. The pool is
+    /// then responsible for following a failover to another host; [`PostgresStore::connect`] does so by itself.
     ///
     /// # Errors
-    /// When the schema's name cannot be one.
+    /// When the schema's name is invalid.
     pub fn new(pool: PgPool, schema: &str) -> Result<Self, StoreError> {
         Self::over(Connections::on(pool), schema)
     }
@@ -131,7 +131,7 @@ impl PostgresStore {
         })
     }
 
-    /// For tests: claims from now on are held by locks, as those of a relay that works on a backlog in peace.
+    /// For tests: holds claims by locks from now on, as a relay with a backlog and live neighbours does.
     #[doc(hidden)]
     pub fn hold_from_now_on(&self) {
         self.calm.store(true, Ordering::Relaxed);
@@ -139,15 +139,14 @@ impl PostgresStore {
         self.walk.lock().leased(Instant::now() + Duration::from_secs(3600));
     }
 
-    /// The pool, for transactions to emit in: the application's, or one with connections of its own, which are made when they
-    /// are needed.
+    /// Returns the pool, for transactions to emit in: the application's pool, or a separate pool that connects on demand.
     #[must_use]
     pub fn pool(&self) -> &PgPool {
         self.pool.pool()
     }
 }
 
-/// `Drop` cannot await, so dropped claims arrive here; the task ends with the store.
+/// Gives back dropped claims. They arrive through a channel because `Drop` cannot await. The task ends with the store.
 async fn give_back_dropped(
     pool: Pinned,
     schema: Schema,
@@ -244,7 +243,7 @@ impl Claims for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Forgets what a relay that has stopped has seen of the others.
+    /// Removes the neighbours that a stopped relay has seen.
     fn forget_relay(&self, relay: Uuid) {
         let mut neighbours = lock(&self.neighbours);
         neighbours.remove(&relay);
@@ -253,13 +252,12 @@ impl PostgresStore {
         }
     }
 
-    /// A statement of which a plan may be kept: it has no other than the right one.
+    /// Returns a statement whose plan may be kept, because it has only one possible plan.
     fn kept_query(&self, text: &str) -> Statement {
         self.schema.query(text).persistent(self.keeps_statements.load(Ordering::Relaxed))
     }
 
-    /// If it is about a statement that the connection does not know, there is a pooler after all; or the table was changed
-    /// under it.
+    /// Stops keeping statements if the connection does not know one: there is a pooler after all, or the table was altered.
     fn forgets_statements(&self, error: sqlx::Error) -> sqlx::Error {
         const UNKNOWN_STATEMENT: [&str; 3] = ["26000", "42P05", "0A000"];
         if let sqlx::Error::Database(error) = &error

@@ -1,4 +1,4 @@
-//! What every store writes and reads in the same way, whatever its database.
+//! The conversions that every store shares.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -11,12 +11,12 @@ use super::{LOSSES_BEFORE_FAILED, Marked, Replayed, Retried, Settlement, Ticket}
 use crate::delivery::{Change, Delivery};
 use crate::error::StoreError;
 
-/// How many failed attempts of an event are kept.
+/// The number of failed attempts that are kept per event.
 pub(crate) const ATTEMPTS_KEPT: i32 = 20;
-/// How much of an error or an answer is kept, in bytes: an endpoint does not get to fill the table.
+/// The number of bytes that are kept of an error or a response, so that an endpoint cannot fill the table.
 const TEXT_KEPT: usize = 2048;
 
-/// The error of an event that has killed its relays.
+/// Returns the error of an event that has killed its relays.
 pub(crate) fn killed_its_relays() -> String {
     format!(
         "given up: {LOSSES_BEFORE_FAILED} relays died or hung while they had this event, the last ones while they had \
@@ -24,7 +24,7 @@ pub(crate) fn killed_its_relays() -> String {
     )
 }
 
-/// A settlement as the row of its event becomes.
+/// A settlement in the form of the event's row.
 pub(crate) struct Written<'a> {
     pub(crate) ticket: Ticket,
     pub(crate) change: &'static str,
@@ -55,7 +55,7 @@ impl<'a> Written<'a> {
     }
 }
 
-/// A failed attempt as it is kept.
+/// A failed attempt in the form of its row.
 pub(crate) struct KeptAttempt<'a> {
     pub(crate) event_id: Uuid,
     pub(crate) destination: &'a str,
@@ -63,7 +63,7 @@ pub(crate) struct KeptAttempt<'a> {
     pub(crate) status_code: Option<i32>,
     pub(crate) error: Cow<'a, str>,
     pub(crate) answer: Option<Cow<'a, str>>,
-    /// Within its event and round, counted from 1.
+    /// The position within its event and round, counted from 1.
     pub(crate) position: i32,
 }
 
@@ -81,7 +81,7 @@ impl Settlement {
     }
 }
 
-/// No more than is kept, and nothing that a database's text cannot hold.
+/// Returns the part of a text that is stored. It replaces NUL, which a database's text cannot hold.
 pub(crate) fn kept(text: &str) -> Cow<'_, str> {
     if text.len() <= TEXT_KEPT && !text.contains('\0') {
         return Cow::Borrowed(text);
@@ -90,14 +90,14 @@ pub(crate) fn kept(text: &str) -> Cow<'_, str> {
     Cow::Owned(text[..end].replace('\0', "\u{fffd}"))
 }
 
-/// What a claim reads of an event's destinations.
+/// A delivery as a claim reads it.
 #[derive(Deserialize)]
 struct ClaimedDelivery {
     destination: String,
     status: String,
     attempts: u32,
     due_in: Option<f64>,
-    /// SQLite says 0 or 1.
+    /// SQLite returns 0 or 1.
     #[serde(deserialize_with = "truth")]
     parked: bool,
     error: String,
@@ -134,7 +134,7 @@ pub(crate) fn read_deliveries(id: Uuid, json: Option<&str>) -> Result<Vec<Delive
         .collect()
 }
 
-/// A database's seconds, whatever they are: none when negative or no number, and a hundred years at most.
+/// Converts a database's seconds. Returns zero for negative values and NaN, and at most a hundred years.
 pub(crate) fn seconds(seconds: f64) -> Duration {
     const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
     if seconds > 0.0 {
@@ -144,42 +144,42 @@ pub(crate) fn seconds(seconds: f64) -> Duration {
     }
 }
 
-/// Rows as one JSON array; `None` when there are none.
+/// Returns rows as one JSON array; `None` when there are none.
 pub(crate) fn as_json<T: Serialize>(rows: &[T]) -> Result<Option<String>, sqlx::Error> {
     let text = || serde_json::to_string(rows).map_err(|error| sqlx::Error::Encode(error.into()));
     (!rows.is_empty()).then(text).transpose()
 }
 
-/// A name in which `*` stands for anything, as LIKE wants it.
+/// Converts a name in which `*` matches anything into a LIKE pattern.
 pub(crate) fn like(pattern: &str) -> String {
     pattern.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_").replace('*', "%")
 }
 
-/// The same for GLOB, which minds the case.
+/// Converts a name in which `*` matches anything into a GLOB pattern. GLOB is case-sensitive.
 #[cfg(feature = "sqlite")]
 pub(crate) fn glob(pattern: &str) -> String {
     pattern.replace('[', "[[]").replace('?', "[?]")
 }
 
-/// Anything that contains the text, as LIKE wants it.
+/// Returns a LIKE pattern that matches any text that contains this text.
 pub(crate) fn search_like(text: &str) -> String {
     format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"))
 }
 
-/// Each once, in the order in which they were named.
+/// Returns each id once, in the order of the list.
 pub(crate) fn distinct(ids: &[Uuid]) -> Vec<Uuid> {
     let mut seen = HashSet::new();
     ids.iter().copied().filter(|id| seen.insert(*id)).collect()
 }
 
-/// An answer for each id that was asked for, in its order.
+/// Returns a result for each requested id, in order.
 pub(crate) fn answers<T>(ids: &[Uuid], told: &[(Uuid, String)], answer: impl Fn(Option<&str>) -> T) -> Vec<(Uuid, T)> {
     let told: HashMap<Uuid, &str> = told.iter().map(|(id, answer)| (*id, answer.as_str())).collect();
     ids.iter().map(|id| (*id, answer(told.get(id).copied()))).collect()
 }
 
 impl Retried {
-    /// As the statements say it; `None` if there is no such event.
+    /// Parses the result that the statements return; `None` if there is no such event.
     pub(crate) fn of(answer: Option<&str>) -> Self {
         match answer {
             Some("due") => Self::Due,
@@ -191,7 +191,7 @@ impl Retried {
 }
 
 impl Marked {
-    /// As the statements say it; `None` if there is no such event.
+    /// Parses the result that the statements return; `None` if there is no such event.
     pub(crate) fn of(answer: Option<&str>) -> Self {
         match answer {
             Some("failed") => Self::Failed,
@@ -203,7 +203,7 @@ impl Marked {
     }
 }
 
-/// An answer for each id that was asked for, in its order.
+/// Returns a result for each requested id, in order.
 pub(crate) fn replayed(ids: &[Uuid], made: &HashMap<Uuid, Uuid>, pending: &HashSet<Uuid>) -> Vec<(Uuid, Replayed)> {
     let answer = |id: &Uuid| match made.get(id) {
         Some(new_id) => Replayed::As { id: *new_id },

@@ -1,8 +1,8 @@
-//! The layer that stores on SQL databases share. A database says how it runs a statement, what its rows hold and how it
-//! changes events in its own way ([`Database`]); everything that people see and do, and what relays tell each other, is
-//! written once over that, in the files beside this one.
+//! The layer that stores on SQL databases share. A [`Database`] defines how it runs a statement, reads its rows and changes
+//! events. Everything that people see and do, and the data that relays share, is written once on top of it, in the files
+//! beside this one.
 //!
-//! Statements stand in `sql/<database>/<verb>.sql`. The layer knows no driver; claims and settles do not go through it.
+//! Statements are in `sql/<database>/<verb>.sql`. The layer knows no driver. Claims and settles do not use it.
 
 use std::borrow::Cow;
 
@@ -87,14 +87,14 @@ macro_rules! load_statements {
 
 pub(super) use {load_statements, shared_statements, sql_file, sql_folder};
 
-/// Which connections a statement runs on.
+/// The connections that a statement runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Through {
-    /// What people do: a write is on disk when it returns.
+    /// For people's actions: a write is on disk when it returns.
     People,
-    /// What relays do: a crash may take a write back.
+    /// For relays: a crash may undo a write.
     Relay,
-    /// Reads along an index, with a planner that is held to it.
+    /// For reads along an index, which the planner is forced to use.
     Index,
 }
 
@@ -104,27 +104,27 @@ pub(super) enum Through {
 pub(super) trait Database: Send + Sync + 'static {
     /// What a statement returns.
     type Row: Row;
-    /// Several statements that belong together.
+    /// A transaction of several statements.
     type Tx: Transaction<Row = Self::Row>;
 
-    /// The numbered files, oldest first.
+    /// The migrations, oldest first.
     const MIGRATIONS: &'static [Migration];
-    /// Tells idle relays that something is due, in the transaction that made it due.
+    /// The statement that wakes idle relays, in the transaction that makes events due.
     const WAKE: Option<&'static str> = None;
-    /// Counts the entries of a stretch that a list has come to the end of, where `list` cannot tell.
+    /// The statement that counts the entries of a stretch that a list has read to its end, where `list` does not return it.
     const LIST_LENGTH: Option<&'static str> = None;
-    /// Removes a relay, whose id they take.
+    /// The statements that remove a relay by its id.
     const FAREWELL: &'static [&'static str];
-    /// Remove relays that died long ago and old metrics.
+    /// The statements that remove relays that died long ago, and old metrics.
     const FORGET: &'static [&'static str];
 
-    /// The statements of this database.
+    /// Returns the statements of this database.
     fn statements() -> &'static Statements;
 
     /// Runs one statement and returns its rows.
     async fn rows(&self, through: Through, call: Call) -> Result<Vec<Self::Row>, DriverError>;
 
-    /// Runs one statement and returns how many rows it has written.
+    /// Runs one statement and returns the number of rows that it has written.
     async fn done(&self, through: Through, call: Call) -> Result<u64, DriverError>;
 
     /// Begins a transaction.
@@ -135,22 +135,22 @@ pub(super) trait Database: Send + Sync + 'static {
         self.begin(Through::People).await
     }
 
-    /// Begins a transaction in which no other program migrates, with the schema that is to be migrated chosen.
+    /// Begins a transaction that excludes other programs that migrate. The schema to migrate is selected.
     async fn begin_to_migrate(&self) -> Result<Self::Tx, DriverError>;
 
-    /// Whether an error says that a table is not there.
+    /// Returns whether an error means that a table is missing.
     fn is_missing_table(error: &DriverError) -> bool;
 
-    /// A name in which `*` stands for anything, as the database's pattern that minds the case.
+    /// Converts a name in which `*` matches anything into the database's case-sensitive pattern.
     fn pattern(name: &str) -> String;
 
-    /// Refuses a bound that no cursor of this database has.
+    /// Rejects a bound that no cursor of this database has.
     fn check_bound(bound: &Bound) -> Result<(), BadCursor>;
 
-    /// Resets events and makes them due. Returns what became of each that is there, as [`Retried`](super::Retried) reads it.
+    /// Resets events and makes them due. Returns a result for each existing event, as [`Retried`](super::Retried) parses it.
     async fn retry_events(&self, tx: &mut Self::Tx, asked: Asked<'_>) -> Result<Vec<(Uuid, String)>, DriverError>;
 
-    /// Makes dead letters of events. Returns what became of each that is there, as [`Marked`](super::Marked) reads it.
+    /// Turns events into dead letters. Returns a result for each existing event, as [`Marked`](super::Marked) parses it.
     async fn fail_events(
         &self,
         tx: &mut Self::Tx,
@@ -158,30 +158,30 @@ pub(super) trait Database: Send + Sync + 'static {
         reason: &str,
     ) -> Result<Vec<(Uuid, String)>, DriverError>;
 
-    /// Makes failed the events that have lost this many leases, and returns their rows.
+    /// Fails the events that have lost this many leases, and returns their rows.
     async fn sweep_events(&self, losses: u32, error: &str) -> Result<Vec<Self::Row>, DriverError>;
 
-    /// Makes events due that are parked on this as a whole, and returns how many.
+    /// Makes events due that are parked on this name as a whole, and returns their number.
     async fn unpark_whole(&self, on: &str, kind: Option<&EventKind>, most: i64) -> Result<u64, DriverError>;
 
-    /// Makes events due of which one delivery is parked on this, and returns how many.
+    /// Makes events due that have one delivery parked on this name, and returns their number.
     async fn unpark_shared(&self, on: &str, most: i64) -> Result<u64, DriverError>;
 
     /// Deletes one batch of old terminal events.
     async fn cleanup_batch(&self, retention: &Retention) -> Result<Cleaned, DriverError>;
 
-    /// Called after each heartbeat of a relay.
+    /// Runs after each heartbeat of a relay.
     async fn heartbeat_written(&self, relay: Uuid) -> Result<(), DriverError> {
         let _ = relay;
         Ok(())
     }
 
-    /// Called after a relay has left.
+    /// Runs after a relay has left.
     fn relay_left(&self, relay: Uuid) {
         let _ = relay;
     }
 
-    /// Returns what may be wrong with the database.
+    /// Returns problems of the database.
     async fn look_for_trouble(&self) -> Result<Vec<Finding>, DriverError>;
 }
 
@@ -194,21 +194,21 @@ pub(super) trait Transaction: emit::Transaction + Send {
     /// Runs one statement and returns its rows.
     async fn rows(&mut self, call: Call) -> Result<Vec<Self::Row>, DriverError>;
 
-    /// Runs one statement and returns how many rows it has written.
+    /// Runs one statement and returns the number of rows that it has written.
     async fn done(&mut self, call: Call) -> Result<u64, DriverError>;
 
-    /// Runs statements without values, as a file of them has.
+    /// Runs a file of statements without values.
     async fn script(&mut self, text: Cow<'static, str>) -> Result<(), DriverError>;
 
     /// Commits. A transaction that is dropped instead is rolled back.
     async fn commit(self) -> Result<(), DriverError>;
 }
 
-/// The events that people ask to change.
+/// The events that a person asks to change.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) ids: &'a [Uuid],
-    /// Events that have changed since are left alone.
+    /// If set, events that have changed since then are skipped.
     pub(super) unchanged_since: Option<DateTime<Utc>>,
 }
 
@@ -218,12 +218,12 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Keeps what the database said, and adds what was being done.
+/// Wraps the database's error with the operation that failed.
 pub(super) fn database<E: Into<DriverError>>(doing: &'static str) -> impl FnOnce(E) -> StoreError {
     move |source| StoreError::Database { doing, source: source.into() }
 }
 
-/// A count as databases take it.
+/// Converts a count for the database.
 pub(super) fn limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }

@@ -1,7 +1,7 @@
 //! The store on SQLite: the same verbs and the same table, for one machine. The clock is the host's.
 //!
-//! SQLite has one writer at a time, so a claim is `BEGIN IMMEDIATE`, a read and a write; nothing is skipped or waited
-//! for inside. Lists of values travel as one JSON value. The statements stand in `sql/sqlite`, named as on PostgreSQL.
+//! SQLite has one writer at a time, so a claim is `BEGIN IMMEDIATE`, a read and a write. It skips no rows and waits for none.
+//! Lists of values are bound as one JSON value. The statements are in `sql/sqlite`, with the same names as on PostgreSQL.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -46,9 +46,9 @@ sql_folder! {
 /// An outbox in a SQLite file.
 #[derive(Debug, Clone)]
 pub struct SqliteStore {
-    /// Claims and settles: a commit that a power cut takes back is a duplicate, not a loss.
+    /// Connections for claims and settles. A commit that a power failure undoes causes a duplicate, not a loss.
     relaxed: SqlitePool,
-    /// What people do: on disk when it answers.
+    /// Connections for people's actions, which are on disk when they return.
     durable: SqlitePool,
     give_back: mpsc::UnboundedSender<Ticket>,
     walk: SharedWalk<ordered::Place>,
@@ -56,14 +56,14 @@ pub struct SqliteStore {
 
 /// How long a statement waits for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two attempts to open a file that somebody is writing to.
+/// The pause between two attempts to open a file that another process is writing to.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 impl SqliteStore {
-    /// Opens the file, and makes it if it is not there. [`Store::check`] says whether the tables are.
+    /// Opens the file, or creates it. [`Store::check`] returns whether the tables exist.
     ///
     /// # Errors
-    /// When it cannot be opened or made.
+    /// When the file cannot be opened or created.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let options = SqliteConnectOptions::new()
             .filename(path)
@@ -78,14 +78,14 @@ impl SqliteStore {
         Ok(Self { relaxed, durable, give_back, walk: SharedWalk::default() })
     }
 
-    /// The pool, for transactions to emit in.
+    /// Returns the pool, for transactions to emit in.
     #[must_use]
     pub fn pool(&self) -> &SqlitePool {
         &self.durable
     }
 }
 
-/// A file that others keep in another journal mode is not changed while they write, and SQLite does not wait for them.
+/// Connects, and retries while the file is busy. SQLite does not wait for writers when it changes the journal mode.
 async fn connect(connections: u32, options: SqliteConnectOptions) -> Result<SqlitePool, StoreError> {
     let started = Instant::now();
     let pool = SqlitePoolOptions::new().max_connections(connections).acquire_timeout(PATIENCE);
@@ -99,12 +99,12 @@ async fn connect(connections: u32, options: SqliteConnectOptions) -> Result<Sqli
     }
 }
 
-/// `SQLITE_BUSY`, whatever the extended code adds.
+/// Returns whether the error is `SQLITE_BUSY`, with any extended code.
 fn is_busy(error: &dyn sqlx::error::DatabaseError) -> bool {
     error.code().and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == 5)
 }
 
-/// `Drop` cannot await, so dropped claims arrive here; the task ends with the store.
+/// Gives back dropped claims. They arrive through a channel because `Drop` cannot await. The task ends with the store.
 async fn give_back_dropped(pool: SqlitePool, mut dropped: mpsc::UnboundedReceiver<Ticket>) {
     let mut tickets = Vec::new();
     while dropped.recv_many(&mut tickets, 1000).await > 0 {
@@ -116,13 +116,13 @@ async fn give_back_dropped(pool: SqlitePool, mut dropped: mpsc::UnboundedReceive
     }
 }
 
-/// `[[id, token], …]`
+/// Returns `[[id, token], …]`.
 fn pairs(tickets: &[Ticket]) -> String {
     let pairs: Vec<_> = tickets.iter().map(|ticket| json!([ticket.id, ticket.token])).collect();
     json!(pairs).to_string()
 }
 
-/// Claim, second half: the lease.
+/// Writes the lease, the second half of a claim.
 async fn lease(
     mut tx: Transaction<'_, Sqlite>,
     events: &[(StoredEvent, Vec<Delivery>)],

@@ -1,32 +1,33 @@
-//! The walk of ordered claims through what is due, a page at a time. Pure: the time is given, and places are whatever a
-//! store orders its due events by.
+//! The walk of ordered claims through due events, a page at a time. Pure: callers pass in the time, and places are in the
+//! order of the store's due events.
 //!
-//! An aggregate that waits for long may have more due events than a page, and they stay at the front of the index; so does
-//! what this relay and others hold by locks. A claim must neither see only them, nor look at all of them each time. So a
-//! floor rises over every full page, and the next claim begins there. The front is looked at now and then, for what was
-//! blocked for a moment only, and everything under the floor is swept from time to time, both within a share of the time.
+//! A blocked aggregate may have more due events than a page, and they stay at the front of the index. So do events that
+//! relays hold by locks. A claim must not see only these events, and must not read all of them each time. So a floor rises
+//! over every full page, and the next claim begins there. Claims read the front again now and then, for events that were
+//! blocked only for a moment. From time to time a sweep reads everything below the floor. Both are limited to a share of the
+//! time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two looks at the front page while a floor is above it, if they find nothing and are cheap.
+/// The pause between two reads of the front page below a floor, if they find nothing and are cheap.
 const FRONT: Duration = Duration::from_millis(20);
-/// So many times as long as such a look took, there is none.
+/// The pause after such a read, as a multiple of its duration.
 const FRONT_SHARE: u32 = 10;
-/// Between two sweeps, at least, if something was left under the floor.
+/// The minimum pause between two sweeps, if events were left below the floor.
 const REST: Duration = Duration::from_millis(100);
-/// The same if nothing was left there but what may have been committed late.
+/// The same if only events that were committed late can be below the floor.
 const LONG_REST: Duration = Duration::from_secs(1);
-/// So many times as long as a sweep took, there is none.
+/// The pause after a sweep, as a multiple of its duration.
 const SHARE: u32 = 20;
-/// How often a claim is by lease where others are by lock: only those count what was lost.
+/// The interval of claims by lease among claims by lock. Only claims by lease count losses.
 const LEASE: Duration = Duration::from_secs(1);
-/// How many pages of a sweep a claim looks at that has nothing else; one that may have looks at one.
+/// The number of sweep pages that a claim without other events reads. A claim that may have others reads one.
 const PAGES: usize = 4;
-/// A page has at least so many events, however few are asked for.
+/// The minimum size of a page, even if fewer events are asked for.
 const LEAST_PAGE: usize = 100;
 
-/// The walk of a store: all handles on it walk together.
+/// The walk of a store, which all its handles share.
 #[derive(Debug)]
 pub(super) struct SharedWalk<P>(Arc<Mutex<Walk<P>>>);
 
@@ -48,18 +49,18 @@ impl<P> Clone for SharedWalk<P> {
     }
 }
 
-/// Where ordered claims have come to.
+/// The progress of ordered claims.
 #[derive(Debug)]
 pub(super) struct Walk<P> {
-    /// What is due up to here was taken, held by somebody or blocked when it was last looked at.
+    /// Due events up to here were taken, held or blocked when they were last read.
     floor: Option<P>,
-    /// Some of that was due and not taken.
+    /// Whether some of them were due and not taken.
     left: bool,
     front_at: Option<Instant>,
-    /// How far a sweep under the floor has come; `None` when none is under way.
+    /// The progress of a sweep below the floor; `None` when no sweep is running.
     sweep: Option<Sweep<P>>,
     sweep_at: Option<Instant>,
-    /// When a claim by lease was last made.
+    /// The time of the last claim by lease.
     leased_at: Option<Instant>,
 }
 
@@ -70,7 +71,7 @@ struct Sweep<P> {
     spent: Duration,
 }
 
-/// What to look at next.
+/// The part to read next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leg {
     Front,
@@ -78,7 +79,7 @@ enum Leg {
     Sweep,
 }
 
-/// One page to look at: so many due events after a place, or from the beginning.
+/// One page to read: this many due events after a place, or from the beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Step<P> {
     leg: Leg,
@@ -87,29 +88,29 @@ pub(super) struct Step<P> {
 }
 
 impl<P> Step<P> {
-    /// Whether most of the page will be free: nothing of it was left behind by an earlier claim.
+    /// Returns whether most of the page is likely free, because no earlier claim left any of it behind.
     #[cfg(feature = "postgres")]
     pub(super) fn is_new(&self) -> bool {
         self.leg == Leg::Tail
     }
 }
 
-/// What was found on a page.
+/// The result of a page.
 #[derive(Debug, Clone)]
 pub(super) struct Page<P> {
-    /// Due events that were looked at.
+    /// The number of due events that were read.
     pub(super) seen: usize,
-    /// Those that are not blocked, up to the limit.
+    /// The number of events that are not blocked, up to the limit.
     pub(super) free: usize,
-    /// Those that were claimed.
+    /// The number of events that were claimed.
     pub(super) taken: usize,
-    /// The place of the last one.
+    /// The place of the last event.
     pub(super) until: Option<P>,
-    /// How long it took.
+    /// How long the page took.
     pub(super) took: Duration,
 }
 
-/// The pages of one claim, until one of them gives it something.
+/// The pages of one claim, until a page yields events.
 #[derive(Debug)]
 pub(super) struct Steps {
     limit: usize,
@@ -117,7 +118,7 @@ pub(super) struct Steps {
     locks: bool,
     began: Instant,
     legs: Vec<Leg>,
-    /// How many of a sweep are left to look at.
+    /// The number of sweep pages left to read.
     pages: usize,
 }
 
@@ -128,10 +129,10 @@ impl<P> Default for Walk<P> {
 }
 
 impl<P: Clone + PartialOrd> Walk<P> {
-    /// Begins a claim. `whole`: it looks at everything before it answers that there is nothing. `locks`: it locks what is
-    /// new to it, and looks at no more than it can take.
+    /// Begins a claim. With `whole`, it reads everything before it returns an empty claim. With `locks`, it locks events that
+    /// are new to it, and reads no more events than it can take.
     pub(super) fn begin(&self, limit: usize, whole: bool, locks: bool, now: Instant) -> Steps {
-        // A tail that always has something must not keep a sweep from being made.
+        // A tail that always has events must not prevent a sweep.
         let is_overdue = self.floor.is_some() && self.sweep_at.is_some_and(|at| at + REST <= now);
         let (mut legs, pages) = if is_overdue {
             (vec![Leg::Sweep, Leg::Tail, Leg::Sweep], 1)
@@ -144,13 +145,13 @@ impl<P: Clone + PartialOrd> Walk<P> {
         Steps { limit, whole, locks, began: now, legs, pages }
     }
 
-    /// A claim by lease was made then.
+    /// Records a claim by lease.
     #[cfg(feature = "postgres")]
     pub(super) fn leased(&mut self, at: Instant) {
         self.leased_at = Some(at);
     }
 
-    /// Whether it is time for a claim by lease, which this one will be then.
+    /// Returns whether it is time for a claim by lease. If so, the current claim is recorded as one.
     #[cfg(feature = "postgres")]
     pub(super) fn leases(&mut self, now: Instant) -> bool {
         let leases = self.leased_at.is_none_or(|at| at + LEASE <= now);
@@ -160,7 +161,7 @@ impl<P: Clone + PartialOrd> Walk<P> {
         leases
     }
 
-    /// The next page to look at; `None` when the claim has nothing.
+    /// Returns the next page to read; `None` when the claim finds nothing.
     pub(super) fn next(&mut self, steps: &mut Steps) -> Option<Step<P>> {
         let leg = *steps.legs.last()?;
         let locks = steps.locks && leg == Leg::Tail;
@@ -182,11 +183,11 @@ impl<P: Clone + PartialOrd> Walk<P> {
         }
     }
 
-    /// A page was looked at.
+    /// Records the result of a page.
     pub(super) fn saw(&mut self, steps: &mut Steps, step: &Step<P>, page: Page<P>) {
         let is_cut = page.free >= steps.limit && step.rows > steps.limit;
         if page.taken > 0 && (page.taken < page.free || is_cut) {
-            // There is more to claim on this page, next time.
+            // The page has more events for the next claim.
             return;
         }
         let is_full = page.seen >= step.rows;
@@ -225,7 +226,7 @@ impl<P: Clone + PartialOrd> Walk<P> {
             sweep.place = page.until;
         }
         if is_over {
-            // Few enough to look at each time.
+            // The blocked events are few enough to read each time.
             if sweep.blocked * 2 < step.rows {
                 self.floor = None;
                 self.left = false;
@@ -251,7 +252,7 @@ mod tests {
         Gone,
     }
 
-    /// Due events at the places from 0 on; a claim takes those that are free.
+    /// Due events at the places from 0 on. A claim takes the free ones.
     struct Table {
         walk: Walk<usize>,
         rows: Vec<Row>,
@@ -265,7 +266,7 @@ mod tests {
             Self { walk: Walk::default(), rows, now: Instant::now(), looked: 0 }
         }
 
-        /// How many a claim takes.
+        /// Returns the number of events that a claim takes.
         fn claim(&mut self, whole: bool) -> usize {
             let mut steps = self.walk.begin(LIMIT, whole, false, self.now);
             while let Some(step) = self.walk.next(&mut steps) {

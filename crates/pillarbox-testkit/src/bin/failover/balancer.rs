@@ -1,5 +1,5 @@
-//! HAProxy before a primary and its standby, as Patroni's users have it: it asks over HTTP which of them is the primary,
-//! leads new connections there, and ends those to a server that is none.
+//! HAProxy in front of a primary and its standby, as in a Patroni setup: it asks each server over HTTP whether it is the
+//! primary, sends new connections there, and closes connections to a server that is not.
 
 use std::fs;
 use std::net::TcpStream;
@@ -16,10 +16,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Debian's place, which is on root's path only.
+/// Debian's path, which is only in root's PATH.
 const DEBIAN: &str = "/usr/sbin/haproxy";
 
-/// It ends when the value is dropped.
+/// HAProxy with its health checks. It ends when the value is dropped.
 pub(crate) struct Balancer {
     server: Child,
     port: u16,
@@ -82,7 +82,7 @@ fn configuration(port: u16, servers: &str) -> String {
     )
 }
 
-/// Answers every HTTP request: 200 while that server is the primary, else 503.
+/// Responds to every HTTP request: 200 while that server is the primary, otherwise 503.
 async fn tell_whether_primary(listener: TcpListener, server: u16) {
     let url = format!("postgres://postgres@127.0.0.1:{server}/postgres");
     while let Ok((mut asked, _)) = listener.accept().await {

@@ -1,4 +1,4 @@
-//! A primary and its synchronous standby, which change places.
+//! A primary and its synchronous standby, which swap roles.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use pillarbox_testkit::{PrivatePostgres, wait_until};
 use sqlx::{Connection, PgConnection};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Nothing of a server that was killed stays behind on the machine.
+/// Settings with which a killed server leaves nothing behind on the machine.
 const SETTINGS: &[(&str, &str)] = &[("fsync", "off"), ("dynamic_shared_memory_type", "mmap")];
 
 pub(crate) struct Cluster {
@@ -16,7 +16,7 @@ pub(crate) struct Cluster {
     standby: PrivatePostgres,
 }
 
-/// Makes the outbox's tables.
+/// Creates the outbox's tables.
 pub(crate) async fn migrate(url: &str) -> Result<()> {
     PostgresStore::connect(url, "public").await?.migrate().await?;
     Ok(())
@@ -34,13 +34,13 @@ impl Cluster {
         [self.primary.port(), self.standby.port()]
     }
 
-    /// With both servers, whichever is the primary.
+    /// Returns a URL with both servers.
     pub(crate) fn url(&self) -> String {
         let [one, other] = self.ports();
         format!("postgres://postgres@127.0.0.1:{one},127.0.0.1:{other}/postgres?target_session_attrs=read-write")
     }
 
-    /// From now on no commit is confirmed that the standby does not have, and it has all that were before.
+    /// Makes replication synchronous: every commit that is confirmed from now on, and every earlier one, is on the standby.
     pub(crate) async fn make_synchronous(&self) -> Result<()> {
         let mut connection = PgConnection::connect(&self.primary.url()).await?;
         sqlx::query("ALTER SYSTEM SET synchronous_standby_names = '*'").execute(&mut connection).await?;
@@ -50,7 +50,7 @@ impl Cluster {
             sqlx::query_scalar::<_, i64>(state).fetch_one(&mut connection).await.is_ok_and(|standbys| standbys == 1)
         })
         .await;
-        // It waits for the standby, which then has everything before it, too.
+        // This commit waits for the standby, which then also has everything before it.
         sqlx::query("CREATE TABLE IF NOT EXISTS marker ()").execute(&mut connection).await?;
         sqlx::query("DROP TABLE marker").execute(&mut connection).await?;
         Ok(())
@@ -60,13 +60,13 @@ impl Cluster {
         self.primary.kill().await;
     }
 
-    /// The standby becomes the primary, and waits for no other.
+    /// Promotes the standby. The new primary waits for no standby.
     pub(crate) async fn promote(&mut self) {
         self.standby.promote().await;
         std::mem::swap(&mut self.primary, &mut self.standby);
     }
 
-    /// The server that was killed comes back as a standby, on its port.
+    /// Restarts the killed server as a standby, on its port.
     pub(crate) async fn rebuild_standby(&mut self) {
         self.standby = self.primary.start_standby_on(self.standby.port()).await;
     }

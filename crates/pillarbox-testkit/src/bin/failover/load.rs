@@ -1,4 +1,4 @@
-//! Producers that emit without a pause, and what arrived, when.
+//! Producers that emit without a break, and the arrival times of events.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 const PRODUCERS: usize = 3;
-/// Between two events of a producer.
+/// The pause between two events of a producer.
 const PAUSE: Duration = Duration::from_millis(5);
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -30,7 +30,7 @@ impl Producers {
         Self { stop, tasks }
     }
 
-    /// The events whose commit was confirmed.
+    /// Stops the producers and returns the events whose commit was confirmed.
     pub(crate) async fn stop(self) -> HashSet<Uuid> {
         self.stop.store(true, Ordering::Relaxed);
         let mut confirmed = HashSet::new();
@@ -54,7 +54,7 @@ async fn produce(store: PostgresStore, stop: Arc<AtomicBool>) -> HashSet<Uuid> {
 
 type Times = HashMap<Uuid, Vec<Instant>>;
 
-/// When each event was answered with success.
+/// The time of each event's first successful response.
 #[derive(Clone)]
 pub(crate) struct Arrivals(Arc<Mutex<Times>>);
 
@@ -84,10 +84,10 @@ impl Arrivals {
         self.look("more events arrive", patience, |times| (times.len() >= wanted).then_some(())).await
     }
 
-    /// When the first event arrived that is emitted from now on.
+    /// Returns when the first event arrived that was emitted after this call.
     pub(crate) async fn first_emitted_after_now(&self, patience: Duration) -> Result<Instant> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-        // An id says in milliseconds when it was made.
+        // An id contains its creation time in milliseconds.
         let is_new = |id: &Uuid| {
             let (seconds, nanoseconds) = id.get_timestamp().map_or((0, 0), |made| made.to_unix());
             Duration::new(seconds, nanoseconds).as_millis() > now.as_millis()
@@ -125,7 +125,7 @@ pub(crate) async fn wait_until_settled(outbox: &PostgresStore, patience: Duratio
     }
 }
 
-/// The ids of all events that are in the database.
+/// Returns the ids of all events in the database.
 pub(crate) async fn all_of(outbox: &PostgresStore) -> Result<HashSet<Uuid>> {
     let mut ids = HashSet::new();
     let mut turn = Turn::first(10_000);

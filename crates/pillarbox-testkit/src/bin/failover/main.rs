@@ -1,7 +1,7 @@
-//! Failover for real: a primary with a synchronous standby is killed under load and the standby is promoted, again and again,
-//! while relays and producers know the servers by a URL with several hosts, or by HAProxy before them. And connections that
-//! swallow what passes, while new ones work. At the end every event that is in the database has arrived, and every one that
-//! a producer was told of is in the database. It tells how long after each promotion the first new event arrived.
+//! A real failover: a primary with a synchronous standby is killed under load and the standby is promoted, again and again.
+//! Relays and producers find the primary by a URL with several hosts, or through HAProxy. A third way makes connections silent
+//! while new ones work. At the end, every event in the database must have arrived, and every event whose commit was confirmed
+//! must be in the database. The program prints how long after each promotion the first new event arrived.
 //!
 //! `make failover`, or less of it: `make failover ARGS="--failovers 3 --way haproxy"`.
 
@@ -23,22 +23,22 @@ use cluster::Cluster;
 use load::{Arrivals, Producers};
 use report::Report;
 
-/// Kills primaries, promotes standbys, and counts what was lost.
+/// Kills primaries, promotes standbys, and counts lost events.
 #[derive(Parser)]
 struct Arguments {
-    /// How many failovers, each way.
+    /// The number of failovers of each way.
     #[arg(long, default_value_t = 20)]
     failovers: usize,
     /// How the relays find the primary.
     #[arg(long, value_enum, default_values_t = [Way::SeveralHosts, Way::Haproxy, Way::Swallow])]
     way: Vec<Way>,
-    /// How many relays run at once.
+    /// The number of relays that run at once.
     #[arg(long, default_value_t = 2)]
     relays: usize,
-    /// The longest that a relay may take, in seconds.
+    /// The maximum time of a relay to recover, in seconds.
     #[arg(long, default_value_t = 15)]
     within: u64,
-    /// The program; without it the one beside this.
+    /// The program to test; by default the one beside this program.
     #[arg(long)]
     program: Option<PathBuf>,
 }
@@ -47,15 +47,15 @@ struct Arguments {
 enum Way {
     /// Both servers are in the URL.
     SeveralHosts,
-    /// HAProxy leads to the primary.
+    /// HAProxy forwards to the primary.
     Haproxy,
-    /// One server, whose connections go silent.
+    /// One server, whose connections become silent.
     Swallow,
 }
 
-/// How long anything may take that must happen at all.
+/// The timeout of anything that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How many events must have arrived between two failovers.
+/// The number of events that must arrive between two failovers.
 const BETWEEN: usize = 50;
 
 #[tokio::main]
@@ -128,7 +128,7 @@ async fn swallow(arguments: &Arguments, program: &Path) -> Result<Report> {
     scene.end(&direct, report).await
 }
 
-/// Relays, producers, and the receiver of what they emit.
+/// Relays, producers, and the receiver of their events.
 struct Scene {
     _directory: tempfile::TempDir,
     relays: Vec<Program>,

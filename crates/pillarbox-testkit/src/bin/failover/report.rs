@@ -1,4 +1,4 @@
-//! What came of it: how long each took, and what was lost.
+//! The results: how long each failover took, and the lost events.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -10,16 +10,16 @@ use crate::Way;
 
 pub(crate) struct Report {
     way: Way,
-    /// From the kill to the promotion, and from there to the first new event that arrived.
+    /// The times from the kill to the promotion, and from there to the first new event that arrived.
     rounds: Vec<(Duration, Duration)>,
     confirmed: usize,
     stored: usize,
     arrived: usize,
-    /// Confirmed, and not in the database any more: the servers lost them.
+    /// Events that were confirmed and are no longer in the database: the servers lost them.
     vanished: usize,
-    /// In the database, and never arrived.
+    /// Events in the database that never arrived.
     lost: usize,
-    /// Arrived, and not in the database.
+    /// Events that arrived and are not in the database.
     from_nowhere: usize,
     duplicates: usize,
 }

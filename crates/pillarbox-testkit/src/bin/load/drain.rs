@@ -12,28 +12,28 @@ use crate::meter::Meter;
 use crate::relay::RelayArguments;
 use crate::usage::Usage;
 
-/// Relays what is there.
+/// Relays the existing events.
 #[derive(Args)]
 pub(crate) struct Drain {
     #[command(flatten)]
     relay: RelayArguments,
-    /// How many events are there: it ends when they are settled.
+    /// The number of events; the command ends when they are settled.
     #[arg(long)]
     count: u64,
-    /// Others relay, too: it ends when nothing is due any more, and counts its own.
+    /// Other relays run, too: the command ends when no event is due any more, and counts its own events.
     #[arg(long)]
     share: bool,
-    /// It ends after so long at the latest; how far it came is the answer.
+    /// The maximum time in seconds; the result is the progress until then.
     #[arg(long)]
     seconds: Option<f64>,
-    /// How often it is noted how many are settled, in milliseconds.
+    /// How often the number of settled events is recorded, in milliseconds.
     #[arg(long, default_value_t = 100)]
     every: u64,
 }
 
-/// A drain that takes longer has stopped.
+/// The timeout of a drain.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// Nothing has been settled for so long: time to ask whether anything is left.
+/// The time without a settle after which the command asks whether events are left.
 const QUIET: Duration = Duration::from_millis(200);
 
 impl Drain {
@@ -67,7 +67,7 @@ impl Drain {
     }
 }
 
-/// Until nothing is pending, with nobody: another relay may give back what it holds. What was settled last was the end.
+/// Waits until no event is pending at any relay, because another relay may give events back. The last settle was the end.
 async fn drained(meter: &Meter, store: &impl Store) {
     loop {
         meter.quiet(QUIET).await;

@@ -1,6 +1,6 @@
-//! Emit: what an event costs in the caller's transaction, beside a bare INSERT of the same columns by the same driver in
-//! the same transaction: BEGIN, one statement, COMMIT. The two take turns on the same connections, a slice of time each, so
-//! that whatever else goes on meets both.
+//! Emit: the cost of an event in the caller's transaction, compared to a bare INSERT of the same columns by the same driver in
+//! the same transaction: BEGIN, one statement, COMMIT. The two alternate on the same connections, a slice of time each, so
+//! that other load on the machine affects both.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,29 +19,29 @@ use uuid::Uuid;
 use crate::fill::payload;
 use crate::relay::open;
 
-/// Writes for a while.
+/// Emits for a while.
 #[derive(Args, Clone)]
 pub(crate) struct Emit {
     #[arg(long)]
     database: String,
-    /// Who takes turns.
+    /// The modes that alternate.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "bare,emit")]
     modes: Vec<Mode>,
     #[arg(long, default_value_t = 1)]
     writers: u32,
     #[arg(long, default_value_t = 1)]
     per_transaction: usize,
-    /// The events have given keys, which emit looks for, instead of their own.
+    /// Events have explicit keys, for which emit checks duplicates, instead of their own ids.
     #[arg(long)]
     keyed: bool,
     #[arg(long)]
     seconds: f64,
-    /// The events are due so many seconds from now.
+    /// Events are due this many seconds from now.
     #[arg(long)]
     due_in: Option<i64>,
 }
 
-/// Who writes the rows.
+/// The writer of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Mode {
     /// A prepared INSERT.
@@ -59,7 +59,7 @@ impl Mode {
     }
 }
 
-/// How long one of them writes before the other has its turn; what has begun by then is waited for.
+/// How long one mode writes before the next one begins; a transaction that has begun is awaited.
 const TURN: Duration = Duration::from_millis(100);
 
 const ONE: &str = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, idempotency_key, \
@@ -69,12 +69,12 @@ const MANY: &str = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, 
     coalesce(due, clock_timestamp()) FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], \
     $7::timestamptz[]) AS event (id, aggregate_type, aggregate_id, event_type, payload, key, due)";
 
-/// What one writer did in one turn.
+/// The results of one writer in one turn.
 struct Turn {
     commits: u64,
-    /// Until the last of the writers was done.
+    /// The time until the last writer was done.
     length: Duration,
-    /// In the statement alone, without BEGIN and COMMIT.
+    /// The time in the statement alone, without BEGIN and COMMIT.
     writing: Duration,
 }
 
@@ -86,7 +86,7 @@ impl Emit {
             .min_connections(self.writers)
             .connect(&self.database)
             .await?;
-        // A relay that sleeps is awake when the clock starts, whoever writes then.
+        // Wakes a sleeping relay before the clock starts, whichever mode writes first.
         let mut tx = pool.begin().await?;
         emit(&mut tx, Event::new(AGGREGATE, 42, TYPE).repeatable()).await?;
         tx.commit().await?;
@@ -110,7 +110,7 @@ impl Emit {
         Ok(report.into())
     }
 
-    /// Of one mode: the medians of its turns.
+    /// Returns the medians of a mode's turns.
     fn report(&self, place: usize, written: &[Vec<Turn>]) -> Value {
         let rate = median(self.rates(place, written));
         let own = || written.iter().flat_map(|turns| turns.iter().skip(place).step_by(self.modes.len()));
@@ -122,7 +122,7 @@ impl Emit {
         })
     }
 
-    /// Events per second in each turn of a mode.
+    /// Returns the events per second of each turn of a mode.
     fn rates(&self, place: usize, written: &[Vec<Turn>]) -> Vec<f64> {
         let turns = (place..self.turns()).step_by(self.modes.len());
         let rate = |turn: usize| {
@@ -140,8 +140,8 @@ impl Emit {
     async fn write(self, pool: PgPool, barrier: Arc<Barrier>) -> Result<Vec<Turn>> {
         let content = payload(490);
         let mut connection = pool.acquire().await?;
-        // Whoever emits has written something of its own on that connection, with a statement that it keeps. Emit keeps
-        // its own only where others are kept, because a pooler may be between.
+        // A real application has written data of its own on that connection, with a statement that it keeps. Emit keeps its
+        // statement only where others are kept, because a pooler may be in between.
         sqlx::query(OWN).bind("42").execute(&mut *connection).await?;
         let mut turns = Vec::new();
         for turn in 0..self.turns() {
@@ -158,7 +158,7 @@ impl Emit {
         Ok(turns)
     }
 
-    /// How long the statement took.
+    /// Runs one transaction and returns how long the statement took.
     async fn transaction(&self, connection: &mut PgConnection, mode: Mode, content: &Value) -> Result<Duration> {
         let due = self.due_in.map(|seconds| Utc::now() + TimeDelta::seconds(seconds));
         let mut tx = connection.begin().await?;

@@ -1,5 +1,4 @@
-//! Fill: rows as producers leave them, by COPY. The events are the library's own; only the way into the table is a
-//! shorter one.
+//! Fill: rows as producers leave them, by COPY. The library creates the events; only the way into the table is shorter.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -21,42 +20,42 @@ use crate::relay::open;
 /// Writes events.
 #[derive(Args)]
 pub(crate) struct Fill {
-    /// postgres://…; the tables are made if they are missing.
+    /// postgres://…; missing tables are created.
     #[arg(long)]
     database: String,
     #[arg(long)]
     count: u64,
-    /// How many aggregates they are about, in turn; without it each is about its own.
+    /// The number of aggregates, used in turn; by default each event has its own.
     #[arg(long)]
     aggregates: Option<u64>,
     #[arg(long, value_enum, default_value = "plain")]
     form: Form,
-    /// Types of plain events, in turn.
+    /// The types of plain events, used in turn.
     #[arg(long, value_delimiter = ',', default_value = "order.placed")]
     types: Vec<String>,
-    /// About so many bytes of JSON.
+    /// The approximate number of bytes of JSON.
     #[arg(long, default_value_t = 490)]
     payload: usize,
-    /// They have failed once and are due so many seconds from now.
+    /// The events have failed once and are due this many seconds from now.
     #[arg(long)]
     due_in: Option<i64>,
-    /// How many connections write at once; with `--aggregates` it is one.
+    /// The number of connections that write at once; with `--aggregates` it is one.
     #[arg(long, default_value_t = 2)]
     writers: u32,
 }
 
-/// What stands in the payload.
+/// The content of the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Form {
-    /// JSON of an application's own.
+    /// Plain JSON of an application.
     Plain,
     /// The stored form of a Celery message.
     Celery,
 }
 
-/// Rows of one COPY, which is one transaction.
+/// The number of rows of one COPY, which is one transaction.
 const BATCH: u64 = 10_000;
-/// So many events share one moment, as those of one transaction do.
+/// The number of events that share one time, like events of one transaction.
 const SAME_MOMENT: i64 = 10;
 const COPY: &str = "COPY outbox_event (id, aggregate_type, aggregate_id, event_type, payload, idempotency_key, attempts, \
                     next_attempt_at, created_at, updated_at) FROM STDIN";
@@ -68,7 +67,7 @@ impl Fill {
         let began = Instant::now();
         let (fill, next) = (Arc::new(self), Arc::new(AtomicU64::new(0)));
         let mut writers = JoinSet::new();
-        // Who cares for the order of an aggregate's events writes them one after another.
+        // With aggregates, one writer keeps the order of their events.
         let count = if fill.aggregates.is_some() { 1 } else { fill.writers };
         for _ in 0..count {
             writers.spawn(Arc::clone(&fill).write(store.clone(), Arc::clone(&next)));
@@ -80,7 +79,7 @@ impl Fill {
         Ok(json!({ "count": fill.count, "seconds": seconds, "rate": fill.count as f64 / seconds }))
     }
 
-    /// Takes the next batch until there is none.
+    /// Writes batches until there are no more.
     async fn write(self: Arc<Self>, store: PostgresStore, next: Arc<AtomicU64>) -> Result<()> {
         loop {
             let from = next.fetch_add(BATCH, Ordering::Relaxed);
@@ -95,7 +94,7 @@ impl Fill {
         }
     }
 
-    /// Rows in COPY's text format. Their moments lie a little before the commit: writing takes longer than what they span.
+    /// Returns rows in COPY's text format. Their times end a little before the commit: writing takes longer than they span.
     fn rows(&self, numbers: std::ops::Range<u64>, now: DateTime<Utc>) -> Result<String> {
         let mut rows = String::with_capacity(BATCH as usize * (self.payload + 300));
         for (position, number) in (0_i64..).zip(numbers) {
@@ -131,12 +130,12 @@ impl Fill {
     }
 }
 
-/// A payload of about so many bytes of JSON.
+/// Returns a payload of about this many bytes of JSON.
 pub(crate) fn payload(bytes: usize) -> Value {
     json!({ "order": 42, "filler": "x".repeat(bytes.saturating_sub(26)) })
 }
 
-/// A task whose argument has about so many bytes of JSON.
+/// Returns a task whose argument has about this many bytes of JSON.
 pub(crate) fn task(bytes: usize) -> Task {
     Task::new("shop.process").arg(payload(bytes))
 }

@@ -1,5 +1,5 @@
-//! Latency: single events at random moments, and a relay that has nothing else to do. From the commit's return to the
-//! call of the handler; the database's notification is what wakes the relay, as if it were another process.
+//! Latency: single events at random times, and a relay that is otherwise idle. It is measured from the return of the commit to
+//! the call of the handler. The database's notification wakes the relay, as if it were another process.
 
 use std::time::{Duration, Instant};
 
@@ -21,12 +21,12 @@ pub(crate) struct Latency {
     relay: RelayArguments,
     #[arg(long)]
     count: usize,
-    /// The shortest and the longest pause between two events, in milliseconds.
+    /// The minimum and the maximum pause between two events, in milliseconds.
     #[arg(long, num_args = 2, default_values_t = [20, 120])]
     apart: Vec<u64>,
 }
 
-/// The relay has become idle, or an event has come, within so long, or never.
+/// The timeout of the relay to become idle, and of an event to arrive.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Latency {
@@ -68,7 +68,7 @@ impl Latency {
     }
 }
 
-/// Until a relay has said that it wants to be woken.
+/// Waits until a relay's heartbeat says that it is idle.
 async fn idle(store: &impl Inspect) {
     while !store.counts().await.is_ok_and(|counts| counts.relays.iter().any(|relay| relay.idle)) {
         tokio::time::sleep(Duration::from_millis(20)).await;

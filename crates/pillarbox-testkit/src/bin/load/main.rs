@@ -1,6 +1,6 @@
-//! What the benchmark drives: Pillarbox embedded as an application embeds it, under load. Each command does one thing to
-//! a database or a broker that exists already and prints one JSON object with what it counted; how often, beside whom
-//! and what it means is the benchmark's affair.
+//! The load programs of the benchmark: Pillarbox embedded as in an application, under load. Each command does one thing to an
+//! existing database or broker and prints one JSON object with its results. The benchmark decides how often a command runs,
+//! what it is compared to, and what the results mean.
 
 mod drain;
 mod emit;
@@ -19,7 +19,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-/// Puts a database or a broker under load and says as JSON what came of it.
+/// Puts a database or a broker under load and prints the results as JSON.
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -28,25 +28,25 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Writes events into the table, as fast as the database takes them.
+    /// Writes events into the table, as fast as the database accepts them.
     Fill(fill::Fill),
-    /// Relays until so many events are settled, or for so long.
+    /// Relays until a number of events are settled, or for a time.
     Drain(drain::Drain),
-    /// Emits in transactions of its own, at a pace.
+    /// Emits in transactions of its own, at a rate.
     Produce(produce::Produce),
-    /// Relays what is produced meanwhile, and says how long it took from commit to handler.
+    /// Relays events while they are produced, and measures the time from commit to handler.
     Steady(steady::Steady),
-    /// Single events at random moments and an idle relay: from commit to handler.
+    /// Measures single events at random times and an idle relay: from commit to handler.
     Latency(latency::Latency),
-    /// What an event costs its writer, or a bare INSERT in its place.
+    /// Measures the cost of an event for its writer, compared to a bare INSERT.
     Emit(emit::Emit),
-    /// Events for two destinations, one of which is slow: how fast the other one is served.
+    /// Relays events to two destinations, one of which is slow, and measures how fast the other one is served.
     Slow(slow::Slow),
-    /// What the HTTP sink reaches without a database.
+    /// Measures the HTTP sink without a database.
     RawHttp(raw::http::Http),
-    /// What RabbitMQ confirms of messages like ours, from a client without a database.
+    /// Measures how fast RabbitMQ confirms such messages, from a client without a database.
     RawAmqp(raw::amqp::Amqp),
-    /// What Redis takes of messages like ours, from a client without a database.
+    /// Measures how fast Redis accepts such messages, from a client without a database.
     RawRedis(raw::redis::Redis),
 }
 

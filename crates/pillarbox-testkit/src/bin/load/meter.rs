@@ -1,4 +1,4 @@
-//! Counts what a relay settles, and when: an observer, as any application could have one.
+//! Counts the events that a relay settles, and when: an observer, as any application could have one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -9,15 +9,15 @@ use pillarbox::{Observed, Observer, SendError, StoredEvent};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// Counts deliveries until there are enough.
+/// Counts deliveries up to a goal.
 pub(crate) struct Meter {
-    /// Only events of this type count; without it all do.
+    /// The event type that counts; `None` counts all.
     only: Option<&'static str>,
     started: Instant,
     first: OnceLock<Instant>,
     settled: AtomicU64,
     goal: AtomicU64,
-    /// When the last one was settled, in nanoseconds since the start.
+    /// When the last event was settled, in nanoseconds since the start.
     last: AtomicU64,
     reached: Notify,
     failures: AtomicU64,
@@ -26,7 +26,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// The clock starts now.
+    /// Creates a meter and starts its clock.
     pub(crate) fn new(goal: u64) -> Self {
         Self {
             only: None,
@@ -42,13 +42,13 @@ impl Meter {
         }
     }
 
-    /// Only events of this type count.
+    /// Counts only events of this type.
     pub(crate) fn only(mut self, event_type: &'static str) -> Self {
         self.only = Some(event_type);
         self
     }
 
-    /// So many are to come, as is known now.
+    /// Sets the goal, once it is known.
     pub(crate) fn expect(&self, goal: u64) {
         self.goal.store(goal, Ordering::Release);
         self.reached.notify_waiters();
@@ -58,7 +58,7 @@ impl Meter {
         self.settled.load(Ordering::Acquire)
     }
 
-    /// Until the goal is reached.
+    /// Waits until the goal is reached.
     pub(crate) async fn reached(&self) {
         loop {
             let reached = self.reached.notified();
@@ -69,7 +69,7 @@ impl Meter {
         }
     }
 
-    /// Until nothing has been settled for this long, though something was.
+    /// Waits until at least one event was settled, and none for this long.
     pub(crate) async fn quiet(&self, pause: Duration) {
         let mut last = 0;
         loop {
@@ -82,7 +82,7 @@ impl Meter {
         }
     }
 
-    /// Notes how many are settled, again and again.
+    /// Records the number of settled events at intervals, forever.
     pub(crate) async fn watch(&self, every: Duration) {
         loop {
             tokio::time::sleep(every).await;
@@ -94,7 +94,7 @@ impl Meter {
         }
     }
 
-    /// Counts and rates, with the moments as seconds since 1970, so that those of several processes can be put together.
+    /// Returns counts and rates, with times in seconds since 1970, so that several processes can be combined.
     pub(crate) fn report(&self) -> Value {
         let first = self.first.get().copied().unwrap_or(self.started);
         let last = self.started + Duration::from_nanos(self.last.load(Ordering::Acquire));
@@ -147,7 +147,7 @@ impl Observer for Meter {
     }
 }
 
-/// None in no time.
+/// Returns the rate; zero for no time.
 fn rate(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }

@@ -1,4 +1,4 @@
-//! Produce: an application that writes, in transactions of its own, at a pace or as fast as it can. It knows no relay.
+//! Produce: an application that writes in transactions of its own, at a rate or as fast as it can. It knows no relay.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) struct Produce {
     /// postgres://…
     #[arg(long)]
     database: String,
-    /// Events per second of all writers together; 0 is as fast as they can.
+    /// Events per second of all writers together; 0 means as fast as possible.
     #[arg(long)]
     rate: f64,
     #[arg(long)]
@@ -30,15 +30,15 @@ pub(crate) struct Produce {
     writers: u32,
     #[arg(long, default_value_t = 10)]
     per_transaction: u64,
-    /// About so many bytes of JSON.
+    /// The approximate number of bytes of JSON.
     #[arg(long, default_value_t = 490)]
     payload: usize,
-    /// Where the moments of the commits are written to, by the numbers of the events.
+    /// The file for the times of the commits, by the numbers of the events.
     #[arg(long)]
     moments: Option<PathBuf>,
 }
 
-/// Moments in nanoseconds since 1970, by the numbers of the events; 0 is none.
+/// Times in nanoseconds since 1970, by the numbers of the events; 0 means none.
 pub(crate) type Moments = Vec<u64>;
 
 impl Produce {
@@ -68,7 +68,7 @@ impl Produce {
         Ok(json!({ "count": moments.len(), "seconds": seconds, "rate": moments.len() as f64 / seconds }))
     }
 
-    /// One connection of the application's. Who is late does not wait, so that the pace is kept if it can be.
+    /// Writes on one connection. A late writer does not wait, so that the rate is kept if possible.
     async fn write(self, pool: PgPool, next: Arc<AtomicU64>, began: Instant, writer: u32) -> Result<Vec<(u64, u64)>> {
         let apart = Duration::from_secs_f64(if self.rate > 0.0 {
             f64::from(self.writers) * self.per_transaction as f64 / self.rate
@@ -99,13 +99,13 @@ impl Produce {
     }
 }
 
-/// The moments that a producer has written down.
+/// Reads the times that a producer has written.
 pub(crate) fn read(path: &std::path::Path) -> Result<Moments> {
     let bytes = std::fs::read(path)?;
     bytes.chunks(8).map(|eight| Ok(u64::from_le_bytes(eight.try_into().context("half a moment")?))).collect()
 }
 
-/// Notes the first moment of a number, and answers whether it was the first.
+/// Records the first time of a number, and returns whether it was the first.
 pub(crate) fn note(moments: &mut Moments, number: u64, at: u64) -> bool {
     let place = number as usize;
     if moments.len() <= place {
@@ -118,7 +118,7 @@ pub(crate) fn note(moments: &mut Moments, number: u64, at: u64) -> bool {
     first
 }
 
-/// Nanoseconds since 1970: the one clock that all processes of a machine share.
+/// Returns nanoseconds since 1970, by the clock that all processes of a machine share.
 pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! What the other side and its client reach when no database is involved: the limit of the sinks.
+//! The throughput of the receiving side and its client without a database: the limit of the sinks.
 
 pub(crate) mod amqp;
 pub(crate) mod http;
@@ -13,17 +13,17 @@ use serde_json::{Value, json};
 use crate::fill::{payload, task};
 use crate::usage::Usage;
 
-/// An event as a relay would have it.
+/// Returns an event as a relay would have it.
 fn message(event_type: &str, payload: &str) -> Message {
     Message::new(StoredEvent::for_tests(event_type, payload).into(), 1)
 }
 
-/// A plain event.
+/// Returns a plain event.
 fn plain(bytes: usize) -> Message {
     message("order.placed", &payload(bytes).to_string())
 }
 
-/// Puts one recorded Celery message through our own sink, so that what it wrote can be read from the broker and copied.
+/// Sends one recorded Celery message through the sink, so that the stored message can be read from the broker and copied.
 async fn send_one(broker: &str, queue: &str, bytes: usize) -> Result<()> {
     let row = task(bytes).into_event()?.1.prepare()?;
     let sink = crate::relay::celery(broker, queue)?;

@@ -1,4 +1,4 @@
-//! The relay of a measurement: the library's own, on a database, with one destination.
+//! The relay of a measurement: the library's relay, on a database, with one destination.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use pillarbox::{
 use pillarbox_sinks::celery::{CelerySettings, CelerySink};
 use pillarbox_sinks::http::{HttpSettings, HttpSink};
 
-/// What the events are sent to.
+/// The destination of the events.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Kind {
     /// An application's handler that does nothing, called once for each event.
@@ -29,13 +29,13 @@ pub(crate) enum Kind {
 /// Whether the events of one aggregate are sent one after another.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Ordering {
-    /// No.
+    /// Events are sent in any order.
     None,
-    /// Yes, and one that has failed blocks the others of its aggregate.
+    /// Events are sent in order, and a failed event blocks the others of its aggregate.
     Aggregate,
 }
 
-/// Where events are and where they go.
+/// The source and the destination of the events.
 #[derive(Args)]
 pub(crate) struct RelayArguments {
     /// postgres://…
@@ -43,26 +43,26 @@ pub(crate) struct RelayArguments {
     pub(crate) database: String,
     #[arg(long, value_enum, default_value = "noop")]
     sink: Kind,
-    /// The HTTP receiver.
+    /// The URL of the HTTP receiver.
     #[arg(long)]
     url: Option<String>,
-    /// The broker: amqp://… or redis://…
+    /// The URL of the broker: amqp://… or redis://…
     #[arg(long)]
     broker: Option<String>,
-    /// The queue that Celery's messages go to.
+    /// The queue of Celery's messages.
     #[arg(long, default_value = "celery")]
     queue: String,
-    /// Delivered events are deleted.
+    /// Delete delivered events.
     #[arg(long)]
     delete: bool,
     #[arg(long)]
     batch_size: Option<usize>,
-    /// Sends at once.
+    /// The number of concurrent sends.
     #[arg(long)]
     concurrency: Option<usize>,
     #[arg(long, value_enum, default_value = "none")]
     order: Ordering,
-    /// Claims are held by leases alone.
+    /// Hold claims by leases only.
     #[arg(long)]
     lease: bool,
 }
@@ -76,7 +76,7 @@ impl RelayArguments {
         let mut settings = RelaySettings::default();
         settings.on_delivered = if self.delete { OnDelivered::Delete } else { OnDelivered::Keep };
         settings.batch_size = self.batch_size.unwrap_or(settings.batch_size);
-        // To a broker whole batches are sent, and the program sends two of them at once.
+        // A broker receives whole batches, and the program sends two of them at once.
         let usual = if matches!(self.sink, Kind::Celery) { 2 } else { settings.concurrency };
         settings.concurrency = self.concurrency.unwrap_or(usual);
         settings.order = match self.order {
@@ -88,7 +88,7 @@ impl RelayArguments {
         settings
     }
 
-    /// A relay whose events all go to a handler in this process, whatever the sink is said to be.
+    /// Returns a relay that sends all events to a handler in this process, whatever the sink argument is.
     pub(crate) fn handled<R>(
         &self,
         store: PostgresStore,
@@ -100,7 +100,7 @@ impl RelayArguments {
         Relay::builder(Arc::new(store)).settings(self.settings()).handler("*", handler)
     }
 
-    /// A relay that sends everything to the one destination.
+    /// Returns a relay that sends all events to the one destination.
     pub(crate) fn relay(&self, store: PostgresStore) -> Result<RelayBuilder> {
         let destination = match self.sink {
             Kind::Noop => return Ok(self.handled(store, async |_| Ok(()))),
@@ -116,19 +116,19 @@ impl RelayArguments {
     }
 }
 
-/// A store on a database whose tables are made if they are missing.
+/// Opens a store, and creates missing tables.
 pub(crate) async fn open(database: &str) -> Result<PostgresStore> {
     let store = PostgresStore::connect(database, "public").await?;
     store.migrate().await?;
     Ok(store)
 }
 
-/// A receiver on this host.
+/// Returns a sink for a receiver on this host.
 pub(crate) fn http(url: &str) -> Result<HttpSink> {
     Ok(HttpSink::new(HttpSettings { allow_private: true, ..HttpSettings::new(url) })?)
 }
 
-/// A broker whose queue is declared when it is missing, as Celery does.
+/// Returns a sink for a broker. A missing queue is declared, as Celery does.
 pub(crate) fn celery(broker: &str, queue: &str) -> Result<CelerySink> {
     let settings = CelerySettings { declare: true, default_queue: queue.to_owned(), ..CelerySettings::new(broker) };
     Ok(CelerySink::new(settings)?)

@@ -1,4 +1,4 @@
-//! Slow: two destinations, one of which answers late or never. How fast the other one is served.
+//! Slow: two destinations, one of which responds late or never. It measures how fast the other one is served.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +18,16 @@ use crate::usage::Usage;
 pub(crate) struct Slow {
     #[command(flatten)]
     relay: RelayArguments,
-    /// How many fast events are there: it ends when they are settled.
+    /// The number of fast events; the command ends when they are settled.
     #[arg(long)]
     count: u64,
-    /// The slow destination answers after so many seconds; without it at once.
+    /// The slow destination responds after this many seconds; by default at once.
     #[arg(long)]
     answers_after: Option<f64>,
-    /// The slow destination never answers.
+    /// The slow destination never responds.
     #[arg(long)]
     never: bool,
-    /// The slow destination is paused: its events are put aside without a try, which is the least that can be done.
+    /// The slow destination is paused: its events are parked without an attempt, which is the minimum of work.
     #[arg(long)]
     paused: bool,
 }
@@ -59,7 +59,7 @@ impl Slow {
     }
 }
 
-/// A destination that is slow, with the time limit that every destination has.
+/// A slow destination, with the timeout that every destination has.
 struct Late {
     after: Option<Duration>,
     never: bool,

@@ -1,8 +1,8 @@
-//! How durations are spread: percentiles, in milliseconds.
+//! The distribution of durations: percentiles, in milliseconds.
 
 use serde_json::{Value, json};
 
-/// Percentiles of durations in nanoseconds; an event that was handled before its producer heard of the commit took none.
+/// Returns percentiles of durations in nanoseconds. Negative ones count as zero: a handler ran before its commit returned.
 pub(crate) fn spread(mut took: Vec<i64>) -> Value {
     took.sort_unstable();
     let at = |part: f64| {

@@ -1,4 +1,4 @@
-//! Steady: producers in a process of their own, a relay in this one, and how long it takes from commit to handler.
+//! Steady: producers in a process of their own, a relay in this one, and the time from commit to handler.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -16,12 +16,12 @@ use crate::relay::RelayArguments;
 use crate::spread::spread;
 use crate::usage::Usage;
 
-/// Relays what is produced meanwhile.
+/// Relays events while they are produced.
 #[derive(Args)]
 pub(crate) struct Steady {
     #[command(flatten)]
     relay: RelayArguments,
-    /// Events per second; 0 is as fast as the producers can.
+    /// Events per second; 0 means as fast as the producers can.
     #[arg(long)]
     rate: f64,
     #[arg(long)]
@@ -32,7 +32,7 @@ pub(crate) struct Steady {
     per_transaction: u64,
 }
 
-/// What was produced is delivered within so long after the last commit, or never.
+/// The timeout of the delivery of all events after the last commit.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 impl Steady {
@@ -67,7 +67,7 @@ impl Steady {
         Ok(answer)
     }
 
-    /// The producers are a process of their own: what they use is not the relay's.
+    /// Runs the producers as a process of their own, so that their usage is not counted as the relay's.
     async fn produce(&self) -> Result<(Value, Moments)> {
         let moments = NamedTempFile::new()?;
         let output = tokio::process::Command::new(std::env::current_exe()?)
@@ -86,7 +86,7 @@ impl Steady {
     }
 }
 
-/// When each event came to the handler.
+/// When each event arrived at the handler.
 #[derive(Default)]
 struct Handled(Mutex<(Moments, u64)>);
 
@@ -107,7 +107,7 @@ impl Handled {
     }
 }
 
-/// From the first commit to the last handler: the rate; of all and of each second: how long it took.
+/// Returns the rate from the first commit to the last handler, and the latencies of all events and of each second.
 fn summary(committed: &Moments, handled: &Moments) -> Value {
     let began = committed.iter().copied().min().unwrap_or(0);
     let ended = handled.iter().copied().max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What this process has used so far, as Linux tells it.
+//! The resources that this process has used so far, as Linux reports them.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -6,14 +6,14 @@ use serde::Serialize;
 /// Linux reports CPU time to programs in hundredths of a second, whatever the kernel's own clock is.
 const TICKS: f64 = 100.0;
 
-/// Memory and CPU of this process.
+/// The memory and CPU time of this process.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Usage {
-    /// Resident now, in MB.
+    /// The resident memory now, in MB.
     pub(crate) rss_mb: f64,
-    /// The most that was resident, in MB.
+    /// The maximum of resident memory, in MB.
     pub(crate) peak_rss_mb: f64,
-    /// User and system time of all threads.
+    /// The user and system time of all threads.
     pub(crate) cpu_seconds: f64,
 }
 
@@ -26,7 +26,7 @@ impl Usage {
             Ok(kilobytes / 1024.0)
         };
         let stat = std::fs::read_to_string("/proc/self/stat")?;
-        // The program's name stands in parentheses and may contain anything; the times are the 14th and 15th field.
+        // The program's name is in parentheses and may contain anything; the times are the 14th and 15th field.
         let (_, fields) = stat.rsplit_once(')').context("no name in stat")?;
         let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>).sum::<Result<f64, _>>()?;
         Ok(Self { rss_mb: megabytes("VmRSS:")?, peak_rss_mb: megabytes("VmHWM:")?, cpu_seconds: ticks / TICKS })

@@ -1,4 +1,4 @@
-//! A relay that holds claims dies: how soon the other one delivers its events.
+//! A relay that holds claims dies: measures how soon the other relay delivers its events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! What users ask first, measured on real parts: is each event sent once, and what happens when a relay or an endpoint
-//! dies. `make measure`, or one of them: `make measure ARGS=death`. How fast it all is says `make bench`.
+//! Measures the first questions of users on real parts: is each event sent once, and what happens when a relay or an endpoint
+//! dies. `make measure`, or one of them: `make measure ARGS=death`. For throughput and latency, see `make bench`.
 
 mod death;
 mod once;
@@ -20,9 +20,9 @@ struct Arguments {
 enum What {
     /// Two relays, 20,000 events: each is received exactly once when nothing fails.
     Once,
-    /// A relay that holds claims dies by SIGKILL and by SIGTERM: how soon the other delivers its events.
+    /// A relay that holds claims dies by SIGKILL and by SIGTERM: how soon the other relay delivers its events.
     Death,
-    /// An endpoint is down with 100,000 events waiting: nobody else slows down, nothing is rewritten, nothing fails.
+    /// An endpoint is down with 100,000 events waiting: other endpoints are not slowed, nothing is rewritten, nothing fails.
     Outage,
 }
 

@@ -1,4 +1,4 @@
-//! An endpoint is down for longer than all backoffs together, with 100,000 events waiting for it, while another gets a
+//! An endpoint is down for longer than all backoffs together, with 100,000 events waiting for it, while another endpoint gets a
 //! steady stream.
 
 use std::time::{Duration, Instant};
@@ -77,7 +77,7 @@ async fn parked(scene: &Scene) -> Result<u64> {
     Ok(scene.store.counts().await?.parked.iter().map(|parked| parked.count).sum())
 }
 
-/// A steady stream to the endpoint that is fine: the rate at which it arrives, and the p99 of commit to request.
+/// Sends a steady stream to the healthy endpoint. Returns the arrival rate, and the p99 from commit to request.
 async fn steady(scene: &Scene, fine: &Receiver) -> Result<(f64, Duration)> {
     let began = Instant::now();
     let already = fine.distinct();

@@ -17,7 +17,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// The server has its own defaults, but for a buffer that fits the table.
+    /// Starts the server with its own defaults, except for a buffer that fits the table.
     pub(crate) async fn set() -> Result<Self> {
         let program = std::env::current_exe()?.with_file_name("pillarbox");
         ensure!(program.exists(), "there is no {}; `cargo build --release -p pillarbox-cli`", program.display());
@@ -27,7 +27,7 @@ impl Scene {
         Ok(Self { store, server, dir: tempfile::tempdir()?, program })
     }
 
-    /// A relay with this configuration besides the database's.
+    /// Starts a relay with this configuration in addition to the database's.
     pub(crate) fn relay(&self, configuration: &str) -> Result<Program> {
         let config = self.dir.path().join(format!("{:?}.toml", Instant::now()));
         std::fs::write(&config, format!("[database]\nurl = \"{}\"\n{configuration}", self.server.url()))?;
@@ -36,7 +36,7 @@ impl Scene {
         Ok(Program::start(command))
     }
 
-    /// Commits so many events of a type, about 490 bytes of payload each, a thousand in a transaction.
+    /// Commits this many events of a type, about 490 bytes of payload each, a thousand per transaction.
     pub(crate) async fn emit(&self, event_type: &str, count: usize) -> Result<()> {
         let payload = serde_json::json!({ "filler": "x".repeat(470) });
         let mut left = count;
@@ -51,7 +51,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Until that many are delivered, or the time is up.
+    /// Waits until this many events are delivered, or the time is up.
     pub(crate) async fn delivered(&self, count: u64, patience: Duration) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -69,7 +69,7 @@ impl Scene {
     }
 }
 
-/// A route for every event of a pattern to an HTTP destination.
+/// Returns the configuration that routes all events of a pattern to an HTTP destination.
 pub(crate) fn destination(name: &str, events: &str, url: &str) -> String {
     format!(
         "[destinations.{name}]\nkind = \"http\"\nurl = \"{url}\"\nallow_private = true\ntimeout = \"2s\"\n\

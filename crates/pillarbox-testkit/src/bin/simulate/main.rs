@@ -1,4 +1,4 @@
-//! `make simulate`: many simulated runs, each from its own seed, and what they found. One seed alone tells its whole story.
+//! `make simulate`: many simulated runs, each from its own seed, and their results. For a single seed, it prints the whole log.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -12,16 +12,16 @@ use pillarbox_testkit::simulation::{self, Outcome};
 /// Runs real relays on a simulated store, network and destinations.
 #[derive(Parser)]
 struct Arguments {
-    /// How many runs.
+    /// The number of runs.
     #[arg(long, default_value_t = 100_000)]
     runs: u64,
     /// The first seed; the others follow it.
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// Only this seed, with its story.
+    /// Run only this seed, and print its log.
     #[arg(long)]
     seed: Option<u64>,
-    /// How many threads; all processors unless given.
+    /// The number of threads; by default all processors.
     #[arg(long)]
     threads: Option<usize>,
 }
@@ -33,7 +33,7 @@ struct Sum {
     sends: u64,
     time: Duration,
     longest_wait: Duration,
-    /// By theme: how many runs, and the seeds that broke a promise with the first thing that was broken.
+    /// For each theme, the number of runs, and the seeds that broke a promise, each with the first broken promise.
     themes: BTreeMap<String, (u64, Vec<(u64, String)>)>,
 }
 

@@ -1,4 +1,4 @@
-//! What goes wrong, and when: the causes that duplicates must have.
+//! The disturbances and their times: the causes that duplicates must have.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -19,16 +19,16 @@ pub(crate) struct Chaos {
     counts: Counts,
 }
 
-/// A relay, and the number by which receivers know it. Numbers begin with 1 and are never used again.
+/// A relay, and the number by which receivers know it. Numbers begin with 1 and are never reused.
 pub(crate) struct NumberedRelay {
     pub(crate) number: u32,
     pub(crate) program: Program,
 }
 
-/// When something was disturbed.
+/// The times of disturbances.
 #[derive(Default)]
 pub(crate) struct Disturbances {
-    /// When each relay was killed: a cause of duplicates of what that relay had sent.
+    /// When each relay was killed: a cause of duplicates of events that the relay had sent.
     pub(crate) kills: HashMap<u32, Instant>,
     /// Crashes of the database: a cause of duplicates at every receiver.
     pub(crate) of_database: Vec<Instant>,
@@ -36,14 +36,14 @@ pub(crate) struct Disturbances {
     pub(crate) of_receiver: Vec<Instant>,
 }
 
-/// How often what was done.
+/// The number of disturbances of each kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) kills: usize,
     pub(crate) crashes: usize,
     pub(crate) outages: usize,
     pub(crate) moods: usize,
-    /// Deliveries of fan-outs that were parked at the end of an outage.
+    /// The number of deliveries of fan-outs that were parked at the end of an outage.
     pub(crate) parked: i64,
 }
 
@@ -74,7 +74,7 @@ impl Chaos {
         &self.disturbances
     }
 
-    /// Disturbs one thing, after a while.
+    /// Causes one disturbance, after a pause.
     pub(crate) async fn disturb(&mut self, database: &mut Database, start_relay: &impl Fn() -> NumberedRelay) {
         tokio::time::sleep(Duration::from_millis(self.random.random_range(20..400))).await;
         match self.random.random_range(0..100) {
@@ -89,7 +89,7 @@ impl Chaos {
             64..70 => {
                 self.stop_receiver().await;
                 tokio::time::sleep(Duration::from_millis(self.random.random_range(50..1500))).await;
-                // The count is for information: a server that is busy recovering may refuse it.
+                // The count is for information only: a server that is recovering may refuse it.
                 self.counts.parked += database.outbox().parked_deliveries().await.unwrap_or_default();
                 self.restart_receiver().await;
             }
@@ -102,8 +102,7 @@ impl Chaos {
         }
     }
 
-    /// An outage of the disturbed receiver that lasts until a delivery of a fan-out is parked: every run with fan-outs
-    /// has that.
+    /// Causes an outage of the disturbed receiver until a delivery of a fan-out is parked. Every run with fan-outs needs one.
     pub(crate) async fn park(&mut self, database: &Database, patience: Duration) -> Result<()> {
         self.stop_receiver().await;
         let began = Instant::now();
@@ -142,7 +141,7 @@ impl Chaos {
         self.counts.kills += 1;
     }
 
-    /// Nothing goes wrong any more.
+    /// Ends all disturbances.
     pub(crate) fn calm(&self) {
         self.receivers.disturbed_is(Mood::Fine);
     }

@@ -1,5 +1,5 @@
-//! The database under torture: a PostgreSQL of its own that can be killed, or a SQLite file. Beside the outbox stands
-//! the application's table. Its rows are the committed events, also after the outbox has deleted them.
+//! The database under torture: a private PostgreSQL that can be killed, or a SQLite file. Beside the outbox there is the
+//! application's table. Its rows are the committed events, even after the outbox has deleted them.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub(crate) struct Database {
     outbox: Outbox,
 }
 
-/// The outbox, as producers and the verdict see it.
+/// The outbox, as used by producers and the verdict.
 #[derive(Clone)]
 pub(crate) enum Outbox {
     Postgres(PostgresStore),
@@ -44,7 +44,7 @@ impl Database {
         let file = dir.join("outbox.db");
         let (server, outbox) = match kind {
             Kind::Postgres => {
-                // The server's own defaults: what it says is committed is on disk.
+                // The server's own defaults: a confirmed commit is on disk.
                 let server = PrivatePostgres::start_with(&[]).await;
                 let store = PostgresStore::connect(&server.url(), "public").await?;
                 store.migrate().await?;
@@ -72,7 +72,7 @@ impl Database {
         self.outbox.clone()
     }
 
-    /// Restarts the server as a crash would; a SQLite file has none.
+    /// Restarts the server as after a crash. Returns false for a SQLite file, which has no server.
     pub(crate) async fn crash(&mut self) -> bool {
         match &mut self.server {
             Some(server) => {
@@ -91,7 +91,7 @@ impl Database {
 }
 
 impl Outbox {
-    /// One transaction: events, and the application's rows that say which. Answers the ids, whether or not the commit
+    /// Runs one transaction with events and the application's rows that name them. Returns the ids, whether or not the commit
     /// was confirmed.
     pub(crate) async fn transact(&self, events: Vec<Event>, commit: bool) -> Result<Vec<Uuid>> {
         match self {
@@ -104,7 +104,7 @@ impl Outbox {
                 .bind(&ids)
                 .execute(&mut *tx)
                 .await?;
-                // An answer that is lost with the server says nothing: the application's table will.
+                // If the response is lost with the server, the application's table tells whether the commit succeeded.
                 let _ = if commit { tx.commit().await } else { tx.rollback().await };
                 Ok(ids)
             }
@@ -143,12 +143,12 @@ impl Outbox {
         }
     }
 
-    /// Returns how many deliveries of fan-outs are parked.
+    /// Returns the number of parked deliveries of fan-outs.
     pub(crate) async fn parked_deliveries(&self) -> Result<i64> {
         self.count("SELECT count(*) FROM outbox_delivery WHERE parked").await
     }
 
-    /// Returns how many deliveries are left whose event was deleted.
+    /// Returns the number of deliveries whose event was deleted.
     pub(crate) async fn orphans(&self) -> Result<i64> {
         self.count("SELECT count(*) FROM outbox_delivery WHERE event_id NOT IN (SELECT id FROM outbox_event)").await
     }
@@ -160,13 +160,13 @@ impl Outbox {
         })
     }
 
-    /// The ids of the dead letters.
+    /// Returns the ids of the dead letters.
     pub(crate) async fn failed(&self) -> Result<HashSet<Uuid>> {
         let filter = Filter { state: Some(State::Failed), ..Filter::default() };
         Ok(self.all(&filter).await?.into_iter().map(|event| event.id).collect())
     }
 
-    /// Page by page.
+    /// Returns all events that match, page by page.
     async fn all(&self, filter: &Filter) -> Result<Vec<EventView>> {
         let mut events = Vec::new();
         let mut turn = Turn::first(10_000);
@@ -187,7 +187,7 @@ impl Outbox {
     pub(crate) async fn wait_until_settled(&self, patience: Duration) -> Result<()> {
         let began = Instant::now();
         loop {
-            // A server that has just come back may refuse for a moment.
+            // A server that has just restarted may refuse for a moment.
             match self.counts().await {
                 Ok(counts) if counts.pending() == 0 => return Ok(()),
                 answer if began.elapsed() > patience => {

@@ -1,8 +1,8 @@
-//! Nothing lost: producers commit and roll back while relays are killed, PostgreSQL is restarted and the receiver fails,
-//! hangs and dies. At the end every committed event has arrived, no rolled-back one has, none has failed that should
-//! not have, and every duplicate has a cause. With `--order` relays keep the order of aggregates, of which there are few
-//! then, and what arrives first of each must arrive in order. With `--fan-out` half of the events go to a second receiver,
-//! too, which is never disturbed: they must arrive at both.
+//! Tests that nothing is lost: producers commit and roll back while relays are killed, PostgreSQL is restarted, and the
+//! receiver fails, hangs and dies. At the end, every committed event has arrived, no rolled-back event has, only the expected
+//! events have failed, and every duplicate has a cause. With `--order`, relays keep the order of aggregates, of which there are
+//! few, and first arrivals of each aggregate must be in order. With `--fan-out`, half of the events also go to a second
+//! receiver, which is never disturbed: they must arrive at both.
 //!
 //! `make torture`, or with the seed of an earlier run: `make torture ARGS="--seed 42 --kills 50 --database sqlite"`.
 
@@ -26,19 +26,19 @@ use producers::{Habits, Producers, SHARED};
 use receivers::{RELAY, Receivers};
 use verdict::Verdict;
 
-/// Kills relays, databases and receivers at random, and counts what was lost.
+/// Kills relays, databases and receivers at random, and counts lost events.
 #[derive(Parser)]
 struct Arguments {
-    /// Makes the same choices again; without it one is drawn and printed.
+    /// Repeat the choices of this seed; by default a seed is drawn and printed.
     #[arg(long)]
     seed: Option<u64>,
-    /// How many relays are killed, on each database.
+    /// The number of relays to kill, on each database.
     #[arg(long, default_value_t = 300)]
     kills: usize,
-    /// How many relays run at once.
+    /// The number of relays that run at once.
     #[arg(long, default_value_t = 3)]
     relays: usize,
-    /// On which databases.
+    /// The databases to test.
     #[arg(long, value_enum, default_values_t = [Kind::Postgres, Kind::Sqlite])]
     database: Vec<Kind>,
     /// How PostgreSQL's claims are held: auto (which is by lease while relays are being killed), lease or lock.
@@ -47,13 +47,13 @@ struct Arguments {
     /// Relays keep the order of each aggregate's events.
     #[arg(long)]
     order: bool,
-    /// Half of the events go to two receivers, of which one is disturbed.
+    /// Half of the events go to two receivers, one of which is disturbed.
     #[arg(long)]
     fan_out: bool,
     /// Whether relays keep delivered events or delete them.
     #[arg(long, value_enum, default_value_t = OnDelivered::Keep)]
     on_delivered: OnDelivered,
-    /// The program; without it the one beside this.
+    /// The program to test; by default the one beside this program.
     #[arg(long)]
     program: Option<PathBuf>,
 }
@@ -70,9 +70,9 @@ enum OnDelivered {
     Delete,
 }
 
-/// The variable that tells a relay its number.
+/// The environment variable with a relay's number.
 const NUMBER: &str = "TORTURE_RELAY";
-/// How long everything may take to arrive once nothing is disturbed any more.
+/// How long all events may take to arrive after the last disturbance.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 #[tokio::main]
@@ -140,7 +140,8 @@ async fn torture(kind: Kind, seed: u64, arguments: &Arguments, program: &std::pa
     Ok(verdict)
 }
 
-/// Short leases and retries, so that much happens in little time. Attempts never run out: only the poison may fail.
+/// Returns a configuration with short leases and retries, so that much happens in little time. Attempts are unlimited, so only
+/// poison may fail.
 fn configuration(database: &str, receivers: &Receivers, arguments: &Arguments) -> String {
     let claim_by = &arguments.claim_by;
     let order = if arguments.order { "aggregate" } else { "none" };
@@ -179,7 +180,7 @@ to = ["receiver"]
     )
 }
 
-/// The second receiver and the route to both.
+/// Returns the second receiver and the route to both.
 fn fan_out(bystander: &str) -> String {
     format!(
         r#"

@@ -1,4 +1,4 @@
-//! Applications that write data and events in one transaction, some of which they roll back.
+//! Applications that write data and events in one transaction, and roll some transactions back.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -14,13 +14,13 @@ use uuid::Uuid;
 
 use crate::database::Outbox;
 
-/// The disturbed receiver rejects event types that end like this. Only these events may fail.
+/// The suffix of event types that the disturbed receiver rejects. Only these events may fail.
 pub(crate) const POISON: &str = ".poison";
 
-/// Event types that begin like this go to both receivers.
+/// The prefix of event types that go to both receivers.
 pub(crate) const SHARED: &str = "shared";
 
-/// How many aggregates a producer has when order is kept.
+/// The number of aggregates per producer when order is kept.
 const AGGREGATES: u64 = 8;
 
 pub(crate) struct Producers {
@@ -28,7 +28,7 @@ pub(crate) struct Producers {
     tasks: Vec<JoinHandle<Emitted>>,
 }
 
-/// What was emitted, whether or not it was committed.
+/// All emitted events, whether or not they were committed.
 #[derive(Default)]
 pub(crate) struct Emitted {
     pub(crate) all: HashSet<Uuid>,
@@ -39,9 +39,9 @@ pub(crate) struct Emitted {
 /// How producers write.
 #[derive(Clone, Copy)]
 pub(crate) struct Habits {
-    /// Each producer has a few aggregates of its own: then `seq` is the order of their commits.
+    /// Whether each producer has a few aggregates of its own. Then `seq` is the order of their commits.
     pub(crate) order: bool,
-    /// Half of the events are for both receivers.
+    /// Whether half of the events are for both receivers.
     pub(crate) fan_out: bool,
 }
 
@@ -88,7 +88,7 @@ async fn produce(
         });
         let events = events.collect();
         let commit = random.random_bool(0.75);
-        // A transaction that did not get as far as its commit emitted nothing.
+        // A transaction that failed before its commit emitted nothing.
         if let Ok(ids) = outbox.transact(events, commit).await {
             for (id, event_type) in ids.into_iter().zip(&types) {
                 emitted.all.insert(id);

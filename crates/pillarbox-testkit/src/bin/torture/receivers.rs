@@ -1,5 +1,5 @@
-//! The receivers: one that is disturbed, and with `--fan-out` a bystander that always works. Both note when they accepted
-//! which event.
+//! The receivers: one that is disturbed, and with `--fan-out` a bystander that always works. Both record which event they
+//! accepted, and when.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::producers::POISON;
 
-/// The header by which a relay says which one it is.
+/// The header with the relay's number.
 pub(crate) const RELAY: &str = "x-relay";
 
 /// An event that a receiver accepted.
@@ -21,7 +21,7 @@ pub(crate) struct Arrival {
     pub(crate) from: u32,
 }
 
-/// What a receiver accepted, in the order of arrival.
+/// The events that a receiver accepted, in the order of arrival.
 pub(crate) type Arrivals = HashMap<Uuid, Vec<Arrival>>;
 
 pub(crate) struct Receivers {
@@ -64,12 +64,12 @@ impl Receivers {
         self.bystander.as_ref().map(|bystander| bystander.receiver.url("events"))
     }
 
-    /// Returns what the disturbed receiver accepted.
+    /// Returns the events that the disturbed receiver accepted.
     pub(crate) fn at_disturbed(&self) -> Arrivals {
         self.disturbed.arrivals()
     }
 
-    /// Returns what the bystander accepted, if there is one.
+    /// Returns the events that the bystander accepted, if there is one.
     pub(crate) fn at_bystander(&self) -> Option<Arrivals> {
         self.bystander.as_ref().map(Noting::arrivals)
     }
@@ -112,8 +112,8 @@ impl Noting {
         lock(&self.arrivals).clone()
     }
 
-    /// Accepts every request that `refusal` has no other answer for. Its arguments: whether the event is poison, and
-    /// whether it is one of those that pass even in a bad mood, so that a timeout is no outage.
+    /// Accepts every request for which `refusal` returns `None`. Its arguments are whether the event is poison, and whether it
+    /// is one of the events that pass even in a bad mood, so that a timeout is no outage.
     fn accept_unless(&self, refusal: impl Fn(bool, bool) -> Option<Answer> + Send + Sync + 'static) {
         let arrivals = Arc::clone(&self.arrivals);
         self.receiver.answer_with(move |request| {

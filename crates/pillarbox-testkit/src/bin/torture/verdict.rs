@@ -1,4 +1,4 @@
-//! The verdict: what was committed against what arrived.
+//! The verdict: compares committed events with arrived events.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -22,10 +22,10 @@ pub(crate) struct Verdict {
     poison: usize,
     wrongly_failed: Vec<Uuid>,
     wrongly_delivered: Vec<Uuid>,
-    /// Deliveries that were left behind by their event.
+    /// The number of deliveries whose event was deleted.
     orphans: i64,
     disturbed: Side,
-    /// With `--fan-out`.
+    /// The bystander, with `--fan-out`.
     bystander: Option<Side>,
 }
 
@@ -37,11 +37,11 @@ struct Side {
     invented: Vec<Uuid>,
     duplicates: usize,
     unexplained: Vec<Uuid>,
-    /// With `--order`.
+    /// The events out of order, with `--order`.
     out_of_order: Option<Vec<Uuid>>,
 }
 
-/// A request that was under way when its relay was killed is written down a moment later.
+/// The tolerance for a request that was in flight when its relay was killed: it is recorded a moment later.
 const SLACK: Duration = Duration::from_secs(1);
 
 impl Verdict {
@@ -75,7 +75,7 @@ impl Verdict {
             poison: poison.len(),
             orphans: outbox.orphans().await?,
             disturbed: Side::of(&harmless, &chaos.receivers().at_disturbed(), &here, places),
-            // The bystander rejects nothing: the poison must arrive there, too.
+            // The bystander rejects nothing, so the poison must arrive there, too.
             bystander: chaos
                 .receivers()
                 .at_bystander()
@@ -89,7 +89,7 @@ impl Verdict {
             && self.wrongly_failed.is_empty()
             && self.wrongly_delivered.is_empty()
             && self.orphans == 0
-            // A run in which nothing was rolled back has shown nothing.
+            // A run without a rollback has shown nothing.
             && self.rolled_back > 0
     }
 }
@@ -116,13 +116,13 @@ impl Side {
     fn is_good(&self) -> bool {
         let wrong = [&self.lost, &self.invented, &self.unexplained];
         let in_order = self.out_of_order.as_ref().is_none_or(Vec::is_empty);
-        // A run in which nothing was sent has shown nothing.
+        // A run without a send has shown nothing.
         in_order && wrong.iter().all(|ids| ids.is_empty()) && self.arrived > 0
     }
 }
 
-/// Events that arrived for the first time before an earlier one of their aggregate had. An event that never arrived was
-/// rejected or went elsewhere, and is skipped.
+/// Returns the events that first arrived before an earlier event of their aggregate. An event that never arrived was rejected
+/// or went elsewhere, and is skipped.
 fn overtakers(places: &[Place], arrivals: &Arrivals) -> Vec<Uuid> {
     let mut latest: HashMap<&str, Instant> = HashMap::new();
     let mut overtakers = Vec::new();
@@ -140,17 +140,17 @@ fn overtakers(places: &[Place], arrivals: &Arrivals) -> Vec<Uuid> {
     overtakers
 }
 
-/// What may make a relay send an event again that a receiver has accepted.
+/// The possible causes for sending an event again that a receiver has accepted.
 #[derive(Clone)]
 struct Causes<'a> {
     /// When each relay was killed.
     kills: &'a HashMap<u32, Instant>,
-    /// Crashes of the database, which lose settles, and of the receiver, which lose its answers.
+    /// Crashes of the database, which lose settles, and of the receiver, which lose its responses.
     others: Vec<Instant>,
 }
 
 impl Causes<'_> {
-    /// Whether the relay that sent the first one died, or something else broke, before the second one came.
+    /// Returns whether the relay of the first arrival died, or something else broke, before the second arrival.
     fn explain(&self, first: Arrival, second: Arrival) -> bool {
         let between = |at: &Instant| *at + SLACK >= first.at && *at <= second.at;
         self.kills.get(&first.from).is_some_and(between) || self.others.iter().any(between)
@@ -206,7 +206,7 @@ impl fmt::Display for Side {
     }
 }
 
-/// A few of them, to look for.
+/// Returns a few of the ids, to search for.
 fn some(ids: &[Uuid]) -> String {
     ids.iter().take(5).map(Uuid::to_string).collect::<Vec<_>>().join(" ")
 }

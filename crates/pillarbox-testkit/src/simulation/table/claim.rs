@@ -22,7 +22,7 @@ impl Table {
         picked.into_iter().filter_map(|seq| self.lease(seq, ask, token, now)).collect()
     }
 
-    /// What is due, oldest first.
+    /// Returns the due events, oldest first.
     fn line(&self, ask: Ask, now: Moment) -> Vec<i64> {
         let due = self.pending().filter(|row| row.is_due(now) && row.losses() < ask.losses_below());
         let mut line: Vec<(Moment, i64)> = due.map(|row| (row.due_at, row.event.seq)).collect();
@@ -30,7 +30,7 @@ impl Table {
         line.into_iter().map(|(_, seq)| seq).take(ask.limit).collect()
     }
 
-    /// The same, each only behind all earlier ones of its aggregate.
+    /// Returns the same, each event only after all earlier events of its aggregate.
     fn ordered_line(&self, ask: Ask, on_failed: OnFailed, now: Moment) -> Vec<i64> {
         let mut turns: HashMap<(&str, &str), Option<Moment>> = HashMap::new();
         let mut line: Vec<(Moment, i64)> = Vec::new();
@@ -50,8 +50,8 @@ impl Table {
         line.into_iter().map(|(_, seq)| seq).take(ask.limit).collect()
     }
 
-    /// Those that have lost as often as the first one, up to the bytes: any number of those that are no suspects, fewer
-    /// suspects the more they have lost. In order, only a beginning of the line.
+    /// Picks events with as many losses as the first one, up to the bytes: any number of events that are no suspects, and fewer
+    /// suspects the more losses they have. With an order, only a prefix of the line.
     fn pick(&self, line: &[i64], ask: Ask) -> Vec<i64> {
         let class = |row: &Row| row.losses().max(LOSSES_BEFORE_APART - 1);
         let rows = || line.iter().filter_map(|seq| self.rows.get(seq));
@@ -78,7 +78,7 @@ impl Table {
     fn lease(&mut self, seq: i64, ask: Ask, token: Uuid, now: Moment) -> Option<(StoredEvent, Vec<Delivery>)> {
         let row = self.rows.get_mut(&seq)?;
         let losses = row.losses();
-        // What goes alone is blamed only when its relay says so.
+        // For an event that is sent alone, a loss counts only after its relay reported it.
         row.event.claims = losses - u32::from(losses >= LOSSES_BEFORE_ALONE);
         row.claimed_by = Some(token);
         row.due_at = after(now, ask.lease);

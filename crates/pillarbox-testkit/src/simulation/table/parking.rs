@@ -8,7 +8,7 @@ use pillarbox::store::EventKind;
 use super::{Moment, Row, Table};
 
 impl Table {
-    /// What events and deliveries are parked on, each once.
+    /// Returns the distinct names that events and deliveries are parked on.
     pub fn parked_on(&self) -> BTreeSet<String> {
         let deliveries = |row: &Row| {
             let parked = row.deliveries.iter().filter(|(_, delivery)| delivery.parked);
@@ -17,7 +17,7 @@ impl Table {
         self.rows.values().flat_map(|row| row.parked_on.clone().into_iter().chain(deliveries(row))).collect()
     }
 
-    /// The kinds of the events parked on this, each once.
+    /// Returns the distinct kinds of the events parked on this name.
     pub fn parked_kinds(&self, on: &str) -> Vec<EventKind> {
         let parked = self.pending().filter(|row| row.parked_on.as_deref() == Some(on));
         let kinds: BTreeSet<(&str, &str)> =
@@ -29,7 +29,7 @@ impl Table {
         kinds.into_iter().map(kind).collect()
     }
 
-    /// Makes parked events due, those first that wait longest. Without a kind also those of which only a delivery is parked.
+    /// Makes parked events due, the longest parked first. Without a kind, also events with only a delivery parked on this name.
     pub fn unpark(&mut self, on: &str, kind: Option<&EventKind>, limit: usize, now: Moment) -> u64 {
         let parked = self.longest_parked(on, kind, limit);
         self.make_due(&parked, on, now);
@@ -50,8 +50,8 @@ impl Table {
         parked.into_iter().map(|(_, seq)| seq).take(limit).collect()
     }
 
-    /// Events of which a delivery is parked on this while others wait for something else. As in the real statement, the
-    /// limit counts deliveries, and the event of a delivery may be one that a relay has.
+    /// Returns events with a delivery parked on this name while others wait for something else. As in the real statement, the
+    /// limit counts deliveries, and a relay may hold the event of a delivery.
     fn shared(&self, on: &str, limit: usize, now: Moment) -> Vec<i64> {
         let parked = self.rows.values().filter(|row| row.has_parked_delivery(on)).take(limit);
         let free = parked.filter(|row| {

@@ -1,4 +1,4 @@
-//! People's side of the simulated table, as far as checks of a relay need it. Pure.
+//! The operations of people on the simulated table, as far as the checks of a relay need them. Pure.
 
 use chrono::TimeDelta;
 use pillarbox::event::Status;
@@ -8,19 +8,19 @@ use uuid::Uuid;
 use super::{DeliveryRow, Moment, Row, Table};
 
 impl Table {
-    /// One event with its details.
+    /// Returns one event with its details.
     pub fn detail(&self, id: Uuid, now: Moment) -> Option<EventDetail> {
         self.get(id).map(|row| row.detail(now))
     }
 
-    /// Failed events, those first that failed first.
+    /// Returns the failed events, the first failed first.
     pub fn failed(&self) -> Vec<Uuid> {
         let mut failed: Vec<&Row> = self.rows.values().filter(|row| row.status == Status::Failed).collect();
         failed.sort_by_key(|row| (row.updated_at, row.event.seq));
         failed.into_iter().map(|row| row.event.id).collect()
     }
 
-    /// Makes an event due now, with its attempts reset. A destination that has the event does not get it again.
+    /// Makes an event due now, with its attempts reset. A destination that has the event does not receive it again.
     pub fn retry(&mut self, id: Uuid, now: Moment) -> Retried {
         let Some(row) = self.get_mut(id) else { return Retried::Unknown };
         match row.state(now) {
@@ -85,7 +85,7 @@ impl Row {
         detail
     }
 
-    /// The destination that did not get a failed event.
+    /// Returns the destination on which an event failed.
     fn failed_on(&self) -> Option<&str> {
         if self.status != Status::Failed {
             return None;

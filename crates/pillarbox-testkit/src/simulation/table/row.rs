@@ -9,10 +9,10 @@ use pillarbox::event::{Status, StoredEvent};
 use pillarbox::store::{AttemptView, OnFailed, State, Ticket};
 use uuid::Uuid;
 
-/// A moment of the database's clock.
+/// A time of the database's clock.
 pub type Moment = DateTime<Utc>;
 
-/// How much of an error or an answer the table keeps, in bytes.
+/// The number of bytes that the table keeps of an error or a response.
 const TEXT_KEPT: usize = 2048;
 
 /// One event with its details.
@@ -20,23 +20,23 @@ const TEXT_KEPT: usize = 2048;
 pub struct Row {
     /// The columns that a claim reads.
     pub event: StoredEvent,
-    /// `pending`, `delivered` or `failed`.
+    /// The status: `pending`, `delivered` or `failed`.
     pub status: Status,
-    /// When it is due; while it is leased, when the lease ends. It has no meaning when the event is not pending.
+    /// The due time; while the event is leased, the end of the lease. It is meaningless when the event is not pending.
     pub due_at: Moment,
-    /// The token of its lease.
+    /// The token of the lease.
     pub claimed_by: Option<Uuid>,
-    /// What it waits for.
+    /// The name that the event is parked on.
     pub parked_on: Option<String>,
-    /// When all destinations had it.
+    /// When all destinations had received the event.
     pub delivered_at: Option<Moment>,
     /// The last error.
     pub error: String,
-    /// When the row was written last.
+    /// When the row was last written.
     pub updated_at: Moment,
-    /// `outbox_delivery`.
+    /// The rows of `outbox_delivery`.
     pub deliveries: BTreeMap<String, DeliveryRow>,
-    /// `outbox_attempt`, oldest first.
+    /// The rows of `outbox_attempt`, oldest first.
     pub failed_attempts: Vec<AttemptView>,
 }
 
@@ -52,7 +52,7 @@ pub struct DeliveryRow {
 }
 
 impl Row {
-    /// A row as the insert writes it.
+    /// Returns a row as the insert writes it.
     pub(super) fn emitted(event: StoredEvent, due_at: Moment) -> Self {
         Self {
             status: Status::Pending,
@@ -95,13 +95,13 @@ impl Row {
         }
     }
 
-    /// Whether it must be sent before later events of its aggregate.
+    /// Returns whether it must be sent before later events of its aggregate.
     pub(super) fn blocks(&self, on_failed: OnFailed, now: Moment) -> bool {
         match self.status {
             Status::Delivered => false,
             Status::Failed => on_failed == OnFailed::Block,
-            // An event that was emitted for later and never tried blocks nothing. It was due later than it was emitted, not
-            // only later than a clock that was set back.
+            // A delayed event that was never tried blocks nothing. Its due time is after its emit, not only after a clock that
+            // was set back.
             Status::Pending => {
                 let later = self.due_at > now && self.due_at > self.updated_at;
                 let untouched = self.updated_at == self.event.created_at && self.parked_on.is_none();
@@ -111,7 +111,7 @@ impl Row {
         }
     }
 
-    /// Whether one of its deliveries is parked on this destination.
+    /// Returns whether one of its deliveries is parked on this destination.
     pub(super) fn has_parked_delivery(&self, on: &str) -> bool {
         self.deliveries.get(on).is_some_and(|delivery| delivery.parked)
     }
@@ -132,7 +132,7 @@ pub(super) fn after(now: Moment, wait: Duration) -> Moment {
     now + TimeDelta::from_std(wait).unwrap_or(TimeDelta::days(365))
 }
 
-/// The part of a text that the table keeps, without characters that a database's text cannot hold.
+/// Returns the part of a text that the table keeps, without characters that a database's text cannot hold.
 pub(super) fn kept(text: &str) -> String {
     let end = (0..=TEXT_KEPT.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
     text[..end].replace('\0', "\u{fffd}")

@@ -9,11 +9,11 @@ use pillarbox::store::{AttemptView, Ticket};
 use super::row::{after, kept};
 use super::{DeliveryRow, Moment, Row, Table};
 
-/// How many failed attempts of an event the table keeps.
+/// The number of failed attempts that the table keeps per event.
 const ATTEMPTS_KEPT: u32 = 20;
 
 impl Table {
-    /// Settles an event if its lease is still held by this token, and returns whether it was.
+    /// Settles an event if this token still holds its lease. Returns whether it did.
     pub fn settle(&mut self, ticket: Ticket, verdict: &Verdict, delete: bool, now: Moment) -> bool {
         let Some(row) = self.get_mut(ticket.id).filter(|row| row.is_held_by(ticket)) else { return false };
         row.settle(verdict, now);
@@ -70,7 +70,7 @@ impl Row {
         self.deliveries.insert(delivery.destination.clone(), row);
     }
 
-    /// Numbers the attempts on from the last one, and drops the oldest beyond the limit.
+    /// Adds attempts, numbered after the last one, and drops the oldest beyond the limit.
     fn add_attempts(&mut self, failures: &[Attempt], now: Moment) {
         let last = self.failed_attempts.last().map_or(0, |attempt| attempt.number);
         let numbered = (last + 1..).zip(failures).map(|(number, attempt)| AttemptView {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::row::after;
 use super::{Moment, Row, Table};
 
-/// `outbox_relay`, `outbox_lane` and `outbox_figure`.
+/// The tables `outbox_relay`, `outbox_lane` and `outbox_figure`.
 #[derive(Debug, Default)]
 pub(super) struct Relays {
     pub(super) relays: BTreeMap<Uuid, RelayView>,
@@ -19,7 +19,7 @@ pub(super) struct Relays {
 }
 
 impl Table {
-    /// Fails the events that have killed their relays too often, and forgets relays that are long dead.
+    /// Fails the events that have killed their relays too often, and deletes relays that died long ago.
     pub fn sweep(&mut self, error: &str, now: Moment) -> Vec<StoredEvent> {
         self.relays.forget(now);
         let killers = self.pending().filter(|row| row.is_due(now) && row.losses() >= LOSSES_BEFORE_FAILED);
@@ -53,7 +53,7 @@ impl Table {
         Cleaned { deleted: batch as u64, more: old.len() > batch, elsewhere: false }
     }
 
-    /// Events with this terminal status that are old enough, oldest first.
+    /// Returns the events with this terminal status that are old enough, oldest first.
     fn old(&self, status: Status, retention: &Retention, now: Moment) -> Vec<i64> {
         let expires = |row: &Row| match status {
             Status::Delivered => row.delivered_at.map(|at| after(at, retention.delivered_after)),
@@ -90,13 +90,13 @@ impl Table {
         }
     }
 
-    /// Forgets a relay.
+    /// Removes a relay.
     pub fn farewell(&mut self, relay: Uuid) {
         self.relays.relays.remove(&relay);
         self.relays.lanes.retain(|(of, _), _| *of != relay);
     }
 
-    /// Writes what a relay knows of its destinations.
+    /// Writes a relay's metrics.
     pub fn tell(&mut self, told: Told<'_>) {
         for minute in told.minutes {
             self.relays.minutes.insert((minute.at, minute.destination.clone(), told.relay), minute.clone());
@@ -106,7 +106,7 @@ impl Table {
         }
     }
 
-    /// The relays, in the order in which they started.
+    /// Returns the relays, in the order in which they started.
     pub fn relays(&self, now: Moment) -> Vec<RelayView> {
         let lanes = |relay: Uuid| -> Vec<LaneView> {
             let own = self.relays.lanes.iter().filter(move |((of, _), _)| *of == relay);
@@ -122,7 +122,7 @@ impl Table {
         relays
     }
 
-    /// What the destinations did since this moment, all relays together.
+    /// Returns the results of the destinations since this time, merged over all relays.
     pub fn minutes(&self, since: Moment) -> Vec<Minute> {
         let mut merged: BTreeMap<(Moment, &str), Minute> = BTreeMap::new();
         for ((at, destination, _), minute) in self.relays.minutes.iter().filter(|((at, ..), _)| *at >= since) {

@@ -1,5 +1,5 @@
-//! Fences: a claim is ours as long as `updated_at` is what the claim wrote. Renewing it writes another one, which is kept
-//! here for the ticket that the relay has.
+//! Fences: a claim is valid as long as `updated_at` is the value that the claim wrote. A renewal writes a new value, which is
+//! kept here for the relay's ticket.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::{Outbox, SQL};
 use crate::store::Ticket;
 
-/// The event's id: the row's, as a UUID.
+/// Returns the event's id: the row's id as a UUID.
 pub(super) fn event_id(id: i64) -> Uuid {
     Uuid::from_u64_pair(0, id.cast_unsigned())
 }
@@ -20,7 +20,7 @@ pub(super) fn row_id(ticket: Ticket) -> i64 {
     ticket.id.as_u64_pair().1.cast_signed()
 }
 
-/// The token of a claim: its moment, as exact as the database keeps it.
+/// Returns the token of a claim: its time, in the database's precision.
 pub(super) fn token(held_since: DateTime<Utc>) -> Uuid {
     Uuid::from_u64_pair(0, held_since.timestamp_micros().cast_unsigned())
 }
@@ -29,10 +29,10 @@ fn claimed_at(ticket: Ticket) -> DateTime<Utc> {
     DateTime::from_timestamp_micros(ticket.token.as_u64_pair().1.cast_signed()).unwrap_or_default()
 }
 
-/// The moments of claims that were renewed.
+/// The times of renewed claims.
 ///
-/// Whoever settles reads them until it has settled, and whoever renews writes them until it has renewed: so a settle
-/// never meets a row whose renewal it has not heard of.
+/// A settle holds the read lock until it has settled, and a renewal holds the write lock until it has renewed. So a settle
+/// never meets a row whose renewal it does not know.
 #[derive(Debug, Default)]
 pub(super) struct Fences(RwLock<HashMap<Ticket, Renewed>>);
 
@@ -42,11 +42,11 @@ struct Renewed {
     at: Instant,
 }
 
-/// What holds while one settles.
+/// The fences during a settle.
 pub(super) struct Held<'a>(RwLockReadGuard<'a, HashMap<Ticket, Renewed>>);
 
 impl Held<'_> {
-    /// What stands in the row while the claim is ours.
+    /// Returns the value in the row while the claim is valid.
     pub(super) fn since(&self, ticket: Ticket) -> DateTime<Utc> {
         self.0.get(&ticket).map_or_else(|| claimed_at(ticket), |renewed| renewed.held_since)
     }
@@ -57,7 +57,7 @@ impl Fences {
         Held(self.0.read().await)
     }
 
-    /// These are settled.
+    /// Removes settled claims.
     pub(super) async fn forget(&self, tickets: impl Iterator<Item = Ticket>) {
         if !self.0.read().await.is_empty() {
             let mut renewed = self.0.write().await;
@@ -69,10 +69,10 @@ impl Fences {
 }
 
 impl Outbox {
-    /// Answers the claims that are still ours.
+    /// Renews claims, and returns the ones that are still valid.
     pub(super) async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, sqlx::Error> {
         let mut renewed = self.fences.0.write().await;
-        // What was never settled, say because the database did not take it, is long stale.
+        // Claims that were never settled, for example because the database refused them, are stale by now.
         renewed.retain(|_, renewed| renewed.at.elapsed() < lease * 2);
         let since = |ticket: &Ticket| renewed.get(ticket).map_or_else(|| claimed_at(*ticket), |known| known.held_since);
         let (ids, held_since): (Vec<i64>, Vec<DateTime<Utc>>) =

@@ -1,8 +1,8 @@
-//! Parking: what this store put off because the broker is down, and how many tasks may be claimed meanwhile. A row has no
-//! column for it, so it is remembered here. Pure: no database.
+//! Parking: the tasks that this store delayed because the broker is down, and how many tasks may be claimed meanwhile. The rows
+//! have no column for it, so it is kept in memory. Pure: no database.
 //!
-//! While the broker is down nothing is claimed. When the relay lets some tasks back, to find out or because the broker is
-//! there again, so many may be claimed; the first of them that is answered opens the way for all.
+//! While the broker is down nothing is claimed. When the relay unparks some tasks, as a probe or because the broker is up
+//! again, that many may be claimed. The first result from the broker opens the gate for all.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 
 use crate::delivery::UNROUTED;
 
-/// More are not remembered; they wait for the end of their cooldown.
+/// The maximum number of remembered rows. Other rows wait for the end of their cooldown.
 const REMEMBERED: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -18,23 +18,23 @@ pub(super) struct Parking {
     /// The destination that tasks were parked on.
     on: Option<String>,
     gate: Gate,
-    /// Those that were parked here, with what stands in their `updated_at` unless somebody has touched them.
+    /// The rows that were parked here, with their `updated_at` unless another program has changed them.
     rows: BTreeMap<i64, DateTime<Utc>>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Gate {
-    /// Everything may be claimed.
+    /// All tasks may be claimed.
     #[default]
     Open,
-    /// Nothing may.
+    /// No task may be claimed.
     Closed,
-    /// So many may, and it is not yet known what becomes of them.
+    /// This many tasks may be claimed, and their result is not yet known.
     Ajar(usize),
 }
 
 impl Parking {
-    /// These were parked. What has no route waits for nobody who could be down.
+    /// Records parked rows. Unrouted rows wait for no destination, so they are ignored.
     pub(super) fn park(&mut self, on: &str, rows: impl IntoIterator<Item = (i64, DateTime<Utc>)>) {
         if on == UNROUTED {
             return;
@@ -45,7 +45,7 @@ impl Parking {
         self.rows.extend(rows.into_iter().take(room));
     }
 
-    /// The destination has answered for a task.
+    /// Records that the destination responded to a task.
     pub(super) fn answered(&mut self) {
         if matches!(self.gate, Gate::Ajar(_)) {
             self.gate = Gate::Open;
@@ -53,7 +53,7 @@ impl Parking {
         }
     }
 
-    /// How many of so many may be claimed.
+    /// Returns how many of `limit` tasks may be claimed.
     pub(super) fn room(&self, limit: usize) -> usize {
         match self.gate {
             Gate::Open => limit,
@@ -62,19 +62,19 @@ impl Parking {
         }
     }
 
-    /// So many were.
+    /// Records the number of claimed tasks.
     pub(super) fn claimed(&mut self, count: usize) {
         if let Gate::Ajar(room) = &mut self.gate {
             *room = room.saturating_sub(count);
         }
     }
 
-    /// What tasks are parked on.
+    /// Returns the destination that tasks are parked on.
     pub(super) fn on(&self) -> Option<&str> {
         self.on.as_deref()
     }
 
-    /// So many are let back, those first that were emitted first. Answers the rows, `None` if nothing is parked on this.
+    /// Unparks up to `limit` rows, oldest first, and returns them. Returns `None` if nothing is parked on this destination.
     pub(super) fn unpark(&mut self, on: &str, limit: usize) -> Option<Vec<(i64, DateTime<Utc>)>> {
         if self.on.as_deref() != Some(on) {
             return None;

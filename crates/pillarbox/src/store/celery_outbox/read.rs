@@ -1,4 +1,4 @@
-//! Rows of `celery_outbox` as the events that the relay sees.
+//! Converts rows of `celery_outbox` into the events that the relay sees.
 
 use chrono::{DateTime, Utc};
 use sqlx::Row;
@@ -10,13 +10,13 @@ use crate::celery::adopted::AdoptedRow;
 use crate::event::{Headers, StoredEvent};
 use crate::store::postgres::moment::Moment;
 
-/// A row of `claim.sql`: the event, and since when it is ours.
+/// Reads a row of `claim.sql`: the event, and the time of its claim.
 pub(super) fn claimed(row: &PgRow) -> Result<(StoredEvent, DateTime<Utc>), sqlx::Error> {
     let held_since = row.try_get("updated_at")?;
     Ok((event(row, held_since)?, held_since))
 }
 
-/// What is relative in it counts from this moment.
+/// Reads an event. Relative times in it count from `now`.
 pub(super) fn event(row: &PgRow, now: DateTime<Utc>) -> Result<StoredEvent, sqlx::Error> {
     let id: i64 = row.try_get("id")?;
     let task_id: &str = row.try_get("task_id")?;

@@ -1,4 +1,4 @@
-//! Whether the tables are those that this program knows, and what in them it leaves alone.
+//! Checks that this program knows the tables, and reports rows that it leaves alone.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::store::Swept;
 use crate::store::postgres::database;
 
-/// The columns of both tables that we read or write.
+/// The columns of both tables that this store reads or writes.
 const SHARED: [&str; 14] = [
     "id",
     "created_at",
@@ -28,14 +28,14 @@ const SHARED: [&str; 14] = [
 const TABLES: [(&str, [&str; 2]); 2] =
     [("celery_outbox", ["updated_at", "retry_after"]), ("celery_outbox_dead_letter", ["dead_at", "failure_reason"])];
 
-/// How often it is told that tasks of another schema_version wait.
+/// How often waiting tasks of another schema_version are reported.
 const REMIND: Duration = Duration::from_secs(60);
-/// How many of the oldest tasks are looked at for that, and by a sweep.
+/// The number of oldest tasks that this report, and a sweep, examine.
 const LOOKED_AT: i64 = 10_000;
 const SWEPT: i64 = 2000;
 
 impl Outbox {
-    /// Refuses tables that an older django-celery-outbox made, and those of a newer one that we could not write to.
+    /// Rejects tables of an older django-celery-outbox, and tables of a newer one that this store could not write to.
     pub(super) async fn check_columns(&self) -> Result<(), StoreError> {
         let rows: Vec<(String, String, bool)> = self
             .schema
@@ -68,7 +68,7 @@ impl Outbox {
         StoreError::NotAdoptable { what, schema: self.schema.name().to_owned() }
     }
 
-    /// Tasks of another schema_version are left alone, as by django-celery-outbox's own relay, but not in silence.
+    /// Reports tasks of another schema_version. They are left alone, as by django-celery-outbox's own relay.
     pub(super) async fn tell_of_other_versions(&self) -> Result<(), StoreError> {
         if lock(&self.told_at).is_some_and(|at| at.elapsed() < REMIND) {
             return Ok(());
@@ -92,7 +92,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Sweep: what had been retried too often before it was claimed.
+    /// Sweeps: fails tasks that had been retried too often before they were claimed.
     pub(super) async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {
         let limit = self.settings.max_retries;
         if limit == 0 {

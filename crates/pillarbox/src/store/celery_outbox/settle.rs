@@ -1,5 +1,5 @@
-//! Settle on the tables of django-celery-outbox: one transaction, with a statement for what is deleted, one for what becomes
-//! a dead letter and one for what stays.
+//! Settle on the tables of django-celery-outbox: one transaction, with one statement each for deleted rows, dead letters and
+//! rows that stay.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::store::postgres::link::Link;
 use crate::store::row::kept;
 use crate::store::{Settlement, Ticket};
 
-/// What becomes of a row that stays.
+/// The change of a row that stays.
 struct Staying {
     ticket: Ticket,
     change: &'static str,
@@ -22,7 +22,7 @@ struct Staying {
     after: f64,
 }
 
-/// A batch, by the statement that settles it.
+/// A batch, grouped by the statement that settles it.
 #[derive(Default)]
 struct Batch<'a> {
     delivered: Vec<Ticket>,
@@ -30,11 +30,11 @@ struct Batch<'a> {
     staying: Vec<Staying>,
 }
 
-/// The rows that were still ours, with the moment of what was written into those that stay.
+/// The rows whose claim was still valid, with the time that was written into rows that stay.
 type Settled = HashMap<i64, Option<DateTime<Utc>>>;
 
 impl Outbox {
-    /// Answers those that were not ours any more.
+    /// Settles a batch, and returns the tickets whose claim is no longer valid.
     pub(super) async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Ticket>, sqlx::Error> {
         let batch = self.sort(settlements);
         let settled = {
@@ -114,7 +114,7 @@ impl Outbox {
         Ok(rows.into_iter().collect())
     }
 
-    /// What was parked closes the way, what was answered opens it.
+    /// Updates the gate: a parked task closes it, a response opens it.
     fn note(&self, settlements: &[Settlement], settled: &Settled) {
         let mut parking = lock(&self.parking);
         let mut parked = false;
@@ -132,7 +132,7 @@ impl Outbox {
         }
     }
 
-    /// Dropped claims are due again at once.
+    /// Releases dropped claims, so that they are due at once.
     async fn release(&self, tickets: &[Ticket]) -> Result<(), sqlx::Error> {
         let released = |ticket: &Ticket| Staying { ticket: *ticket, change: "release", attempts: 0, after: 0.0 };
         let batch = Batch { staying: tickets.iter().map(released).collect(), ..Batch::default() };
@@ -149,7 +149,7 @@ fn columns(tickets: impl Iterator<Item = Ticket>, held: &Held<'_>) -> (Vec<i64>,
     tickets.map(|ticket| (row_id(ticket), held.since(ticket))).unzip()
 }
 
-/// `Drop` cannot await, so dropped claims arrive here; the task ends with the store.
+/// Gives back dropped claims. They arrive through a channel because `Drop` cannot await. The task ends with the store.
 pub(super) async fn give_back_dropped(outbox: Arc<Outbox>, mut dropped: mpsc::UnboundedReceiver<Ticket>) {
     let mut tickets = Vec::new();
     while dropped.recv_many(&mut tickets, 1000).await > 0 {

@@ -1,4 +1,4 @@
-//! Where a page of a list ended: opaque to people, safe in a link.
+//! The end of a page of a list, as an opaque text that is safe in a link.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +8,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize, Serializer};
 use uuid::Uuid;
 
-/// Where a page of a list ended. It is good for the list that it came from, for as long as one likes: what has been emitted
-/// since moves nothing.
+/// The end of a page of a list. It is valid for the list that it came from, and does not expire: newly emitted events do not
+/// move it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor(pub(super) Place);
 
-/// A place in one of the orders in which events can be listed: a moment as its store writes it down (nothing is before all
-/// moments), the `seq`, and of what is parked the destination.
+/// A place in one of the list orders: a time in the store's own notation (empty is before all times), the `seq`, and for
+/// parked events the destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Place {
     #[serde(rename = "i")]
@@ -29,7 +29,7 @@ pub(super) enum Place {
     Delivered(String, i64),
 }
 
-/// A cursor that is none, or one of another list.
+/// A cursor that is malformed, or belongs to another list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this cursor is not one of this list: go on with the cursor that the page before gave, or begin without one")]
 pub struct BadCursor;
@@ -52,7 +52,7 @@ impl FromStr for Cursor {
             Place::Waiting(at, _) | Place::Failed(at, _) | Place::Delivered(at, _) => [at.as_str(), ""],
             Place::Parked(at, _, on) => [at.as_str(), on.as_str()],
         };
-        // A database's text cannot hold it.
+        // A database's text cannot hold NUL.
         if texts.iter().any(|text| text.contains('\0')) { Err(BadCursor) } else { Ok(Self(place)) }
     }
 }

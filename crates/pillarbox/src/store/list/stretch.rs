@@ -1,5 +1,5 @@
-//! The way that a list takes: always along an index, in its order, from where the last page ended, for so many entries and
-//! no more. Filters are looked at on the way. Pure; the stores read what is asked for here.
+//! The path of a list: always along an index, in its order, from the end of the last page, for a limited number of entries.
+//! Filters are applied along the way. Pure; the stores do the reading.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
@@ -8,45 +8,45 @@ use super::cursor::{BadCursor, Cursor, Place};
 use super::{Filter, Page, Turn};
 use crate::store::inspect::{EventView, State};
 
-/// How many entries of an index a page looks at.
+/// The maximum number of index entries that a page examines.
 pub(crate) const BUDGET: u64 = 10_000;
 
-/// An id's time is that of its writer's clock: how far from the database's one it may be, and still be found by time.
+/// The allowed difference between the clock of an id's writer and the database's clock. Within it, ids are found by time.
 const SLACK: TimeDelta = TimeDelta::minutes(1);
 
-/// Along which index.
+/// The index to read along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// All, by id, which follows time.
+    /// All events, by id, which follows time.
     Id,
-    /// What is neither parked nor done, by when it is due.
+    /// Events that are neither parked nor done, by due time.
     Waiting,
-    /// What is parked, by what on and by when it was due.
+    /// Parked events, by the name they are parked on and by due time.
     Parked,
-    /// What is parked on one destination.
+    /// Events that are parked on one destination.
     ParkedOn,
-    /// Dead letters, by when they became that.
+    /// Dead letters, by failure time.
     Failed,
-    /// What was delivered, by when.
+    /// Delivered events, by delivery time.
     Delivered,
 }
 
-/// A moment at which a stretch begins or ends. Stores order by their own moments, which may be others than the program's.
+/// A time at which a stretch begins or ends. Stores order by their own times, which may have another range than the program's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Bound {
-    /// As a filter names it.
+    /// A time that a filter names.
     At(DateTime<Utc>),
-    /// As the store wrote it down for a cursor; nothing is before all moments.
+    /// A time that the store wrote for a cursor; empty is before all times.
     Mark(String),
-    /// After all moments.
+    /// After all times.
     Latest,
 }
 
-/// A stretch of a way: between two places, neither of them included. Of the fields, each way knows its own.
+/// A part of an index between two places, both exclusive. Each way uses its own fields.
 #[derive(Debug, Clone)]
 pub(crate) struct Stretch {
     pub(crate) way: Way,
-    /// From the high end to the low one.
+    /// Whether it is read from the high end to the low end.
     pub(crate) descending: bool,
     pub(crate) ids: (Uuid, Uuid),
     pub(crate) from: (Bound, i64),
@@ -54,17 +54,17 @@ pub(crate) struct Stretch {
     pub(crate) parked_on: String,
 }
 
-/// An entry that a store has passed: one that the filter matches, or the last one.
+/// An entry that a store has read: one that matches the filter, or the last one.
 pub(crate) struct Passed {
     pub(crate) event: EventView,
-    /// Counted from 1, with those that the filter did not match.
+    /// The entry's number, counted from 1, including entries that do not match.
     pub(crate) number: u64,
     pub(crate) matches: bool,
-    /// The moment by which the way is ordered, as the store will read it in a cursor.
+    /// The time by which the way is ordered, as the store reads it from a cursor.
     pub(crate) mark: Option<String>,
 }
 
-/// The stretches of a list from a place on, one behind the other, and the page that is made of them.
+/// The remaining stretches of a list, in order, and the page that is built from them.
 pub(crate) struct Plan {
     stretches: std::vec::IntoIter<Stretch>,
     /// The limit of the page.
@@ -73,7 +73,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Nothing at all, if no event can be so.
+    /// Creates the plan of a list. The plan is empty if no event can match.
     pub(crate) fn of(filter: &Filter, turn: &Turn) -> Result<Self, BadCursor> {
         let ways = ways(filter);
         let at = match &turn.after {
@@ -88,7 +88,8 @@ impl Plan {
         Ok(Self { stretches, most: turn.most(), page: Page::default() })
     }
 
-    /// What is to be read next: a stretch, one more event than the page has room for, and so many entries.
+    /// Returns what to read next: a stretch, the number of events (one more than the page has room for), and the number of
+    /// entries.
     pub(crate) fn next(&mut self) -> Option<(Stretch, usize, u64)> {
         if self.page.next.is_some() {
             return None;
@@ -102,8 +103,8 @@ impl Plan {
         Some((stretch, room + 1, budget))
     }
 
-    /// What was read of that stretch: what matches, in order, and the last entry. `looked_at` is how many there were, if the
-    /// stretch has come to its end.
+    /// Adds the entries that were read from the stretch: the matching ones, in order, and the last one. `looked_at` is their
+    /// number if the stretch has ended.
     pub(crate) fn read(&mut self, stretch: &Stretch, mut entries: Vec<Passed>, looked_at: u64, budget: u64) {
         let room = self.most - self.page.events.len();
         let more = entries.iter().filter(|entry| entry.matches).count() > room;
@@ -126,7 +127,7 @@ impl Plan {
     }
 }
 
-/// The ways of a filter, one behind the other.
+/// Returns the ways of a filter, in order.
 fn ways(filter: &Filter) -> Vec<Way> {
     if !filter.can_match() {
         return Vec::new();
@@ -159,7 +160,7 @@ impl Way {
         )
     }
 
-    /// The column of the time by which it is ordered.
+    /// Returns the column of the time by which the way is ordered.
     pub(crate) fn column(self) -> &'static str {
         match self {
             Self::Id => "created_at",
@@ -169,7 +170,7 @@ impl Way {
         }
     }
 
-    /// The time by which it is ordered.
+    /// Returns the time by which the way is ordered.
     fn moment(self, event: &EventView) -> Option<DateTime<Utc>> {
         match self {
             Self::Id => Some(event.created_at),
@@ -179,7 +180,8 @@ impl Way {
         }
     }
 
-    /// `None` is for rows that the table's checks refuse, but for one: delivered by another program, without a moment.
+    /// Returns the cursor of an entry. `None` occurs for rows that the table's checks refuse, and for one more: an event that
+    /// another program delivered without a time.
     fn cursor(self, passed: &Passed) -> Option<Cursor> {
         let Passed { event, mark, .. } = passed;
         let mark = mark.clone();
@@ -198,7 +200,7 @@ impl Stretch {
     fn of(way: Way, filter: &Filter, turn: &Turn) -> Self {
         let since = filter.since.and_then(|since| since.checked_sub_signed(SLACK));
         let until = filter.until.and_then(|until| until.checked_add_signed(SLACK));
-        // What happens to an event happens after it was emitted; but a parked one may have been due long ago.
+        // Later changes of an event follow its emit. A parked event, however, may have been due long ago.
         let earliest = since.filter(|_| !matches!(way, Way::Parked | Way::ParkedOn));
         let failed_since = filter.failed_since.filter(|_| way == Way::Failed);
         let earliest = earliest.max(failed_since);
@@ -212,25 +214,25 @@ impl Stretch {
         }
     }
 
-    /// Dead letters that became that at this moment or later, the newest first.
+    /// Returns the stretch of dead letters since `oldest`, the newest first.
     pub(crate) fn failed_since(filter: &Filter, oldest: DateTime<Utc>) -> Self {
         let failed_since = filter.failed_since.max(Some(oldest));
         Self::of(Way::Failed, &Filter { failed_since, ..filter.clone() }, &Turn::default())
     }
 
-    /// The statement with this way in it, which is one of our own texts.
+    /// Inserts the way and the direction into the statement. Both are this program's own texts.
     pub(crate) fn put_into(&self, statement: &str, way: &str) -> String {
         statement.replace("{way}", way).replace("{direction}", if self.descending { "DESC" } else { "ASC" })
     }
 
-    /// Filters are looked at on the way, whatever the place.
+    /// Continues after a place. The filter's bounds still apply.
     fn go_on_from(&mut self, place: &Place) {
         match place {
             Place::Id(id) if self.descending => self.ids.1 = self.ids.1.min(*id),
             Place::Id(id) => self.ids.0 = self.ids.0.max(*id),
             Place::Parked(at, seq, on) => {
                 self.from = (Bound::Mark(at.clone()), *seq);
-                // One destination stays that one.
+                // A list of one destination stays with it.
                 if self.way == Way::Parked {
                     self.parked_on.clone_from(on);
                 }
@@ -245,13 +247,13 @@ impl Stretch {
         }
     }
 
-    /// The place before the first entry of a stretch that nothing has been read of: only of those that come behind others.
+    /// Returns the place before the first entry of an unread stretch. Only stretches that follow others need it.
     fn beginning(&self) -> Cursor {
         Cursor(Place::Parked(String::new(), i64::MIN, self.parked_on.clone()))
     }
 }
 
-/// The least UUID v7 of a moment.
+/// Returns the smallest UUID v7 of a time.
 fn first_id(moment: DateTime<Utc>) -> Uuid {
     let milliseconds = u64::try_from(moment.timestamp_millis()).unwrap_or(0).min((1 << 48) - 1);
     Uuid::from_u128(u128::from(milliseconds) << 80)

@@ -1,4 +1,4 @@
-//! Claim on PostgreSQL: by lock or by lease, and from where on. By lock only while this relay's neighbours live.
+//! Claim on PostgreSQL: chooses lock or lease, and the place to begin. Locks are used only while this relay's neighbours live.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -32,7 +32,7 @@ impl PostgresStore {
             let from = if self.may_hold(ask.claim_by) { floor.next(Instant::now()) } else { From::Beginning };
             (from, floor.place(from))
         };
-        // Whoever begins at the beginning finds what has lost leases, which only a claim by lease counts.
+        // A claim from the beginning finds events that have lost leases. Only a claim by lease counts these losses.
         if from != From::Beginning && self.holds.has_room() {
             let claim = self.hold(ask, from, floor).await?;
             if !ask.whole || !claim.is_empty() {
@@ -45,7 +45,7 @@ impl PostgresStore {
         }
     }
 
-    /// Claims by lease, from there on.
+    /// Claims by lease, beginning at the floor.
     async fn lease(&self, ask: Ask, from: From, floor: Place) -> Result<Claim, StoreError> {
         let (token, began) = (Uuid::new_v4(), Instant::now());
         let until = began + ask.lease;
@@ -68,7 +68,7 @@ impl PostgresStore {
             let (event, deliveries, due_at) = read::claimed(row)?;
             claimed.push(((due_at, event.seq), Claimed::new(event, deliveries, token, until, self.give_back.clone())));
         }
-        // RETURNING promises no order.
+        // RETURNING guarantees no order.
         claimed.sort_by_key(|(place, _)| *place);
         let last = claimed.last().map(|(place, _)| *place);
         lock(&self.floor).read(from, began, Instant::now(), last, claimed.len() >= ask.limit);
@@ -87,7 +87,7 @@ impl PostgresStore {
         }
     }
 
-    /// Looks whether a relay has died lately.
+    /// Checks whether a relay died recently.
     pub(super) async fn look_around(&self, relay: Uuid) -> Result<(), sqlx::Error> {
         let rows: Vec<(Uuid, Moment, f64, f64)> = self
             .schema

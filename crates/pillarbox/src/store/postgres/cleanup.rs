@@ -1,4 +1,4 @@
-//! Cleanup on PostgreSQL: one batch of old terminal events, each after the one before.
+//! Cleanup on PostgreSQL: one batch of old terminal events, each beginning where the last one ended.
 
 use sqlx::Row;
 
@@ -7,7 +7,7 @@ use super::moment::Moment;
 use super::{PostgresStore, SQL, limit};
 use crate::store::{Cleaned, Retention};
 
-/// From which moments on the next batch looks for delivered and for failed events.
+/// The times at which the next batch begins to search for delivered and for failed events.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CleanedUntil {
     delivered: Moment,
@@ -44,7 +44,7 @@ impl PostgresStore {
             failed: row.try_get::<Option<_>, _>("failed_until")?.unwrap_or(from.failed),
         };
         tx.commit().await?;
-        // What was locked by somebody, or became old below, is found the next time: that begins at the beginning.
+        // After the last batch, the next one begins at the beginning. It finds events that were locked, or became old below.
         *lock(&self.cleaned_until) = if more { until } else { CleanedUntil::default() };
         Ok(Cleaned { deleted: deleted.unsigned_abs(), more, elsewhere: false })
     }

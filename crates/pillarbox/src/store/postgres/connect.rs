@@ -1,8 +1,8 @@
-//! The connections of a store: at most so many, each tried before it is used again, none returned that went silent.
+//! The connections of a store: limited in number, tested before reuse, closed when silent.
 //!
-//! A connection can stay open while nothing arrives on it any more: a firewall forgot it, the server's host is gone, a load
-//! balancer still acknowledges. So nothing here waits without a deadline, and a connection on which something was
-//! waited for in vain is closed without another word.
+//! A connection can stay open while nothing arrives on it any more: a firewall dropped it, the server's host is gone, or a
+//! load balancer still acknowledges. So every wait here has a deadline, and a connection whose wait timed out is closed
+//! without another message.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -18,30 +18,30 @@ use super::link::{Link, Live};
 use super::servers::{self, Connected, Servers};
 use crate::error::StoreError;
 
-/// A connection that has rested for longer is tried before it is used: the server may be another one by now.
+/// The idle time after which a connection is tested before use. The server may have changed.
 const RESTED: Duration = Duration::from_secs(1);
-/// How long a server may take to say that it is there.
+/// The timeout of that test.
 pub(super) const PING: Duration = Duration::from_secs(1);
-/// A connection that was not needed for so long is closed, and one that is so old: the server may keep memory for it.
+/// The idle time, and the age, after which a connection is closed. The server may keep memory for it.
 const LONGEST_REST: Duration = Duration::from_secs(600);
 const LONGEST_LIFE: Duration = Duration::from_secs(1800);
-/// The pauses while no server can be used.
+/// The backoff while no server can be used.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// A statement that is worked on may take so many deadlines.
+/// The number of deadlines that a statement may take while the server works on it.
 const LONGEST: u32 = 60;
-/// On a pool of the application's nobody can be asked whether a statement is worked on.
+/// The deadline on an application's pool, where the store cannot ask whether the server works on a statement.
 const THEIR_DEADLINE: Duration = Duration::from_secs(30);
 
-/// How a store connects.
+/// The connection settings of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PostgresSettings {
-    /// At most so many connections, besides one that listens for notifications.
+    /// The maximum number of connections, besides one that listens for notifications.
     pub connections: u32,
-    /// How long a statement may go unanswered. Then the server is asked whether it is working on it: if so, the statement may
-    /// take up to sixty times as long; if not, its connection is closed.
+    /// How long a statement may go without a response. After that, the store asks the server whether it works on the statement.
+    /// If so, the statement may take up to sixty times as long; if not, its connection is closed.
     pub deadline: Duration,
-    /// How long connecting to one server may take.
+    /// The timeout of connecting to one server.
     pub connect_timeout: Duration,
 }
 
@@ -54,19 +54,19 @@ impl Default for PostgresSettings {
 /// The connections of a store.
 #[derive(Debug)]
 pub(in crate::store) struct Connections {
-    /// The application's pool, or one for it.
+    /// The application's pool, or a pool for the application.
     public: PgPool,
-    /// `None`: the application's pool is all there is.
+    /// The servers; `None` if the application's pool is the only source of connections.
     servers: Option<Servers>,
     room: Arc<Semaphore>,
     most: usize,
     idle: Mutex<Vec<Idle>>,
     deadline: Duration,
-    /// When something was last waited for in vain. A connection that was not heard of since is doubtful.
+    /// When a wait last timed out. A connection without a response since then is doubtful.
     silent_at: Mutex<Option<Instant>>,
 }
 
-/// A connection that nobody uses.
+/// A connection that is not in use.
 #[derive(Debug)]
 pub(super) struct Idle {
     pub(super) connection: PgConnection,
@@ -75,10 +75,10 @@ pub(super) struct Idle {
     pub(super) heard_at: Instant,
 }
 
-/// Connections to a database that has answered.
+/// Opens connections to a database that has responded.
 pub(in crate::store) async fn open(url: &str, settings: PostgresSettings) -> Result<Arc<Connections>, StoreError> {
     let servers = Servers::parse(url, settings.connect_timeout)?;
-    // Later on it is waited and tried again; who starts a program wants to know at once.
+    // Later connects retry. The first one fails at once, so that the person who starts a program sees the error.
     let first = servers.connect().await;
     let first = first.map_err(|source| StoreError::Connect { address: servers.addresses(), source: source.into() })?;
     let session = servers.session();
@@ -113,7 +113,7 @@ impl Idle {
 }
 
 impl Connections {
-    /// On a pool of the application's.
+    /// Creates connections on a pool of the application.
     pub(in crate::store) fn on(pool: PgPool) -> Arc<Self> {
         let most = pool.options().get_max_connections() as usize;
         Arc::new(Self {
@@ -127,12 +127,12 @@ impl Connections {
         })
     }
 
-    /// The application's pool, or one for it: it follows the primary.
+    /// Returns the application's pool, or a pool for the application that follows the primary.
     pub(in crate::store) fn public(&self) -> &PgPool {
         &self.public
     }
 
-    /// How many there may be.
+    /// Returns the maximum number of connections.
     pub(super) fn most(&self) -> usize {
         self.most
     }
@@ -141,12 +141,12 @@ impl Connections {
         self.deadline
     }
 
-    /// How long a statement may take that is worked on.
+    /// Returns how long a statement may take while the server works on it.
     pub(super) fn longest(&self) -> Duration {
         self.deadline * LONGEST
     }
 
-    /// A connection that was heard of lately.
+    /// Returns a connection that responded recently.
     pub(super) async fn acquire(self: &Arc<Self>) -> Result<Link, Error> {
         if self.public.is_closed() {
             return Err(Error::PoolClosed);
@@ -170,13 +170,13 @@ impl Connections {
         self.connect(servers, permit).await
     }
 
-    /// Until a server can be used, for a while.
+    /// Connects, and retries for a while until a server can be used.
     async fn connect(self: &Arc<Self>, servers: &Servers, permit: OwnedSemaphorePermit) -> Result<Link, Error> {
         let (began, mut pause) = (Instant::now(), FIRST_PAUSE);
         loop {
             match servers.connect().await {
                 Ok(connected) => {
-                    // What the application connects next goes there, too.
+                    // New connections of the application's pool go to the same server.
                     self.public.set_connect_options(servers.current());
                     return Ok(Link::of(self, Idle::new(connected), permit));
                 }
@@ -189,7 +189,7 @@ impl Connections {
         }
     }
 
-    /// The connection that was used last, of those that are not doubtful.
+    /// Returns the most recently used connection that is not doubtful.
     fn pop(&self) -> Option<Idle> {
         let mut idle = lock(&self.idle);
         idle.retain(|idle| !self.doubts(idle.heard_at) && idle.heard_at.elapsed() < LONGEST_REST);
@@ -203,18 +203,18 @@ impl Connections {
         }
     }
 
-    /// Whether something was waited for in vain after this connection was last heard of.
+    /// Returns whether a wait timed out after this connection last responded.
     pub(super) fn doubts(&self, heard_at: Instant) -> bool {
         lock(&self.silent_at).is_some_and(|silent_at| silent_at > heard_at)
     }
 
-    /// Something was waited for in vain: what else there is must show that it works.
+    /// Records that a wait timed out. All other connections must prove that they work.
     pub(super) fn went_silent(&self) {
         *lock(&self.silent_at) = Some(Instant::now());
         lock(&self.idle).clear();
     }
 
-    /// The server refuses writes: it is not the primary any more.
+    /// Records that the server refuses writes: it is no longer the primary.
     pub(super) fn turn_away(&self) {
         if let Some(servers) = &self.servers {
             servers.turn_away();
@@ -222,13 +222,13 @@ impl Connections {
         }
     }
 
-    /// Whether the server is working on what the session of this name asked for. If it waits in a transaction instead, it is
-    /// ended. The server is asked on a connection besides the others: they may all be waiting.
+    /// Returns whether the server works on a statement of the session with this name. If the session waits in a transaction
+    /// instead, it is terminated. The query uses an additional connection, because all others may be waiting.
     pub(super) async fn is_working(&self, name: Option<&str>) -> bool {
         let (Some(servers), Some(name)) = (&self.servers, name) else { return false };
         let ask = async {
             let mut connection = servers.connect().await?.connection;
-            // One transaction, so that a pooler does not tear the statement apart.
+            // One transaction, so that a pooler does not split the statement.
             let mut tx = connection.begin().await?;
             let working = sqlx::query_scalar(SQL.working).persistent(false).bind(name).fetch_optional(&mut *tx).await?;
             tx.commit().await?;
@@ -236,18 +236,18 @@ impl Connections {
         };
         match timeout(servers.longest() + PING, ask).await {
             Ok(Ok(working)) => working == Some(true),
-            // A server that is full cannot be asked, and is not silent.
+            // A server without free connections cannot be asked, but it is not silent.
             Ok(Err(Error::Database(refused))) => refused.code().is_some_and(|code| code.starts_with("53")),
             Ok(Err(_)) | Err(_) => false,
         }
     }
 
-    /// Ends the session of this name if it waits in a transaction: nobody will go on with it, and it has locks.
+    /// Terminates the session with this name if it waits in a transaction. No client will continue it, and it holds locks.
     pub(super) async fn end_waiting(&self, name: Option<&str>) {
         self.is_working(name).await;
     }
 
-    /// A pool of one connection, for the one that listens.
+    /// Returns a pool of one connection, for the listener.
     pub(super) fn for_listening(&self) -> PgPool {
         match &self.servers {
             None => self.public.clone(),
@@ -265,7 +265,7 @@ impl Connections {
     }
 }
 
-/// Whether the server answers, `None` if it does not say anything.
+/// Returns whether the server responds to a ping without an error; `None` on a timeout.
 pub(super) async fn answers(connection: &mut PgConnection) -> Option<bool> {
     timeout(PING, connection.ping()).await.ok().map(|answer| answer.is_ok())
 }

@@ -1,4 +1,4 @@
-//! PostgreSQL as the layer over all SQL databases sees it: how a statement runs, what its values and rows are.
+//! The `Database` of PostgreSQL: how it runs statements, binds values and reads rows.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -28,9 +28,9 @@ use crate::store::{Cleaned, EventKind, Retention};
 
 shared_statements!(load_statements!("postgres",));
 
-/// How long a migration may take, of a table with many rows for instance.
+/// The time limit of a migration, for example of a table with many rows.
 const LONGEST_MIGRATION: Duration = Duration::from_secs(4 * 3600);
-/// Relation does not exist, and schema does not exist.
+/// The codes for a missing relation and a missing schema.
 const NOT_THERE: [&str; 2] = ["42P01", "3F000"];
 
 #[async_trait]
@@ -68,7 +68,7 @@ impl Database for PostgresStore {
     async fn begin_to_migrate(&self) -> Result<SchemaTx, DriverError> {
         let mut tx = self.in_schema(self.pool.patient(LONGEST_MIGRATION).begin().await?);
         tx.script("SELECT pg_advisory_xact_lock(hashtext('pillarbox migrate'))".into()).await?;
-        // IF NOT EXISTS would still ask for the right to create schemas, which an owner of tables need not have.
+        // IF NOT EXISTS would still need the right to create schemas, which an owner of tables may not have.
         let there = "SELECT FROM pg_namespace WHERE nspname = $1";
         if tx.rows(Call::new(there).bind(self.schema.name())).await?.is_empty() {
             tx.script("CREATE SCHEMA {schema}".into()).await?;
@@ -139,7 +139,7 @@ impl Database for PostgresStore {
     }
 }
 
-/// An event and what became of it.
+/// Reads an event's id and its result.
 fn answer(row: &PgRow) -> Result<(Uuid, String), DriverError> {
     Ok((row.id("id")?, row.text("answer")?))
 }
@@ -225,7 +225,7 @@ impl emit::Transaction for SchemaTx {
 }
 
 impl Row for PgRow {
-    /// A number of any size: `integer` and `smallint` are read as what they are.
+    /// Reads a number of any size. `integer` and `smallint` need their own types.
     fn maybe_number(&self, column: &str) -> Result<Option<i64>, DriverError> {
         let size = self.try_get_raw(column)?.type_info().name().to_owned();
         Ok(match size.as_str() {

@@ -1,4 +1,4 @@
-//! What may be wrong with an outbox on PostgreSQL: what a relay needs and what people forget.
+//! Finds problems of an outbox on PostgreSQL: requirements of a relay, and common omissions.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,21 +11,21 @@ use crate::error::StoreError;
 use crate::store::examine::Finding;
 use crate::store::{Fleet, Inspect};
 
-/// The oldest server that the statements were tried on.
+/// The oldest server version that the statements were tested on.
 const OLDEST_SERVER: i32 = 140_000;
-/// So long a transaction may stay open before it is told of.
+/// The age at which an open transaction is reported.
 const LONG: Duration = Duration::from_secs(300);
-/// So long it is bad.
+/// The age at which an open transaction is bad.
 const TOO_LONG: Duration = Duration::from_secs(3600);
-/// Dead rows that are worth a word, if they are more than the living.
+/// The number of dead rows that is reported, if they outnumber the live rows.
 const MANY_DEAD: i64 = 100_000;
-/// Clocks that differ by more than this are told of.
+/// The clock difference in seconds above which it is reported.
 const CLOCKS: f64 = 1.0;
-/// Due for so long, with no relay alive.
+/// How long an event must be due, with no relay alive, to be reported.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
 impl PostgresStore {
-    /// Without the tables there is nothing else to look at.
+    /// Runs all checks. Without the tables, only the first one.
     pub(super) async fn examine_database(&self) -> Result<Vec<Finding>, sqlx::Error> {
         if let Err(error) = self.check().await {
             return Ok(vec![Finding::bad(
@@ -101,7 +101,7 @@ impl PostgresStore {
         })
     }
 
-    /// Relays stay fast all the same, but the table grows, and other queries get slow.
+    /// Checks for transactions that keep dead rows. Relays stay fast, but the table grows and other queries get slow.
     async fn horizon(&self, server: &PgRow) -> Result<Finding, sqlx::Error> {
         let holders: Vec<(String, String, f64)> =
             self.schema.query_as(SQL.examine_horizon).bind(LONG.as_secs_f64()).fetch_all(&self.pool).await?;
@@ -167,11 +167,11 @@ fn version(server: &PgRow) -> Result<Finding, sqlx::Error> {
     })
 }
 
-/// Its clock decides when events are due; ours only tells how long they took.
+/// Compares the clocks. The database's clock decides when events are due; the host's only measures durations.
 fn clock(server: &PgRow, began: SystemTime, ended: SystemTime) -> Result<Finding, sqlx::Error> {
     let theirs: f64 = server.try_get("clock")?;
     let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    // Anything between the question and the answer may be right.
+    // Any time between the request and the response is plausible.
     let ahead = if theirs < seconds(began) { theirs - seconds(began) } else { (theirs - seconds(ended)).max(0.0) };
     Ok(if ahead.abs() <= CLOCKS {
         Finding::good("clocks", "the database's and this host's agree")
@@ -197,7 +197,7 @@ fn rounded(seconds: f64) -> String {
     format!("{:?}", Duration::from_secs(seconds.max(0.0) as u64))
 }
 
-/// The indexes that a migration makes: their names, and statements that make them without locking anybody out.
+/// Returns the indexes of a migration: their names, and statements that create them without blocking writes.
 fn indexes_of(sql: &'static str) -> Vec<(&'static str, String)> {
     let statements = sql.split(';').filter_map(|statement| {
         let begin = statement.find("CREATE INDEX ")?;

@@ -1,9 +1,9 @@
-//! Where a claim begins to read. The front of the due index is full of entries of what was settled, as long as a transaction
-//! somewhere may still see it, and every claim would walk over them: so a claim begins where the one before ended. Pure;
-//! time is given to it.
+//! The place where a claim begins to read. The front of the due index is full of entries of settled events, as long as an open
+//! transaction may still see them, and every claim would walk over them. So a claim begins where the last one ended. Pure;
+//! callers pass in the time.
 //!
-//! What is committed late, or given back by a relay that died, is due below that. So the floor trails by a few seconds
-//! unless there is a backlog, and now and then a claim begins at the beginning; both only as often as they are cheap.
+//! An event that is committed late, or given back by a relay that died, is due below that place. So the floor trails by a few
+//! seconds unless there is a backlog, and now and then a claim begins at the beginning. Both take a limited share of the time.
 
 use std::time::{Duration, Instant};
 
@@ -14,25 +14,25 @@ use super::moment::Moment;
 /// A place in the due index: `(next_attempt_at, seq)`.
 pub(super) type Place = (Moment, i64);
 
-/// How far the floor trails: transactions that emit commit within this, nearly all of them.
+/// How far the floor trails. Nearly all emitting transactions commit within this time.
 const TRAIL: TimeDelta = TimeDelta::seconds(5);
-/// Trailing may cost this part of the time.
+/// The pause after a trailing claim, as a multiple of its duration.
 const TRAIL_BUDGET: u32 = 4;
-/// How often a claim begins at the beginning, if that is cheap.
+/// The minimum interval of claims that begin at the beginning.
 const SWEEP: Duration = Duration::from_secs(1);
-/// Beginning at the beginning may cost this part of the time.
+/// The pause after such a claim, as a multiple of its duration.
 const SWEEP_BUDGET: u32 = 20;
-/// However expensive it was: what took so long may have been the database's bad moment.
+/// The maximum pause. A slow claim may have been due to a slow moment of the database.
 const LONGEST_REST: Duration = Duration::from_secs(30);
 
-/// Where the next claim begins.
+/// The place where the next claim begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum From {
-    /// At the beginning: this claim also finds lapsed leases and whatever was passed over.
+    /// At the beginning. This claim also finds expired leases and events that were passed over.
     Beginning,
-    /// A few seconds below where the last one ended.
+    /// A few seconds below the end of the last claim.
     Trailing,
-    /// Where the last one ended: there is a backlog.
+    /// At the end of the last claim, because there is a backlog.
     End,
 }
 
@@ -40,10 +40,10 @@ pub(super) enum From {
 pub(super) struct Floor {
     /// The last event that was read.
     end: Option<Place>,
-    /// The last claim was full, so that there is more above it.
+    /// Whether the last claim was full, so that there are more events above it.
     full: bool,
     sweep_at: Option<Instant>,
-    /// When something was last let go below.
+    /// When an event below was last released.
     reset_at: Option<Instant>,
     trail_at: Option<Instant>,
 }
@@ -53,13 +53,13 @@ impl Floor {
         Self { end: None, full: false, sweep_at: None, reset_at: None, trail_at: None }
     }
 
-    /// It has just begun at the beginning, and need not do so for long.
+    /// Returns a floor that has just begun at the beginning, and need not do so for long.
     pub(super) fn after_a_sweep() -> Self {
         let later = Instant::now() + Duration::from_secs(3600);
         Self { end: Some(beginning()), full: true, sweep_at: Some(later), reset_at: None, trail_at: None }
     }
 
-    /// From where to read now.
+    /// Returns where to begin now.
     pub(super) fn next(&self, now: Instant) -> From {
         if self.end.is_none() || self.sweep_at.is_none_or(|at| at <= now) {
             From::Beginning
@@ -70,7 +70,7 @@ impl Floor {
         }
     }
 
-    /// The place from which on to read.
+    /// Returns the place to begin at.
     pub(super) fn place(&self, from: From) -> Place {
         match (from, self.end) {
             (From::Beginning, _) | (_, None) => beginning(),
@@ -79,28 +79,28 @@ impl Floor {
         }
     }
 
-    /// A claim that began there took so long and ended with this event; full: there may be more.
+    /// Records a claim: where it began, how long it took, its last event, and whether it was full.
     pub(super) fn read(&mut self, from: From, began: Instant, now: Instant, last: Option<Place>, full: bool) {
         let took = now.saturating_duration_since(began);
         match from {
-            // What was let go meanwhile it may have missed.
+            // The claim may have missed events that were released meanwhile.
             From::Beginning if self.reset_at.is_some_and(|at| at >= began) => {}
             From::Beginning => self.sweep_at = Some(now + (took * SWEEP_BUDGET).clamp(SWEEP, LONGEST_REST)),
             From::Trailing => self.trail_at = Some(now + took * TRAIL_BUDGET),
             From::End => {}
         }
-        // A full claim that began below says that there is more between its end and ours.
+        // A full claim that began below the end means that there are more events between its last event and the end.
         self.end = if full { last.or(self.end) } else { self.end.max(last) };
         self.full = full;
     }
 
-    /// Something may have been let go below: the next claim begins at the beginning.
+    /// Lets the next claim begin at the beginning, because events below may have been released.
     pub(super) fn reset(&mut self) {
         self.sweep_at = None;
         self.reset_at = Some(Instant::now());
     }
 
-    /// What comes after this was passed over, and is free now.
+    /// Lowers the end to this place. Events after it were passed over and are free now.
     pub(super) fn back_to(&mut self, place: Place) {
         if self.end.is_some_and(|end| place < end) {
             self.end = Some(place);
@@ -109,7 +109,7 @@ impl Floor {
     }
 }
 
-/// Before every event.
+/// Returns the place before every event.
 pub(super) fn beginning() -> Place {
     (Moment::EARLIEST, i64::MIN)
 }

@@ -1,8 +1,8 @@
-//! Hold: a claim by the locks of an open transaction, in which it is settled, too: one write per event, and what a dead relay
-//! had is free the moment its connection is gone.
+//! Hold: a claim by the locks of an open transaction, which also settles it. That is one write per event, and a dead relay's
+//! events are free as soon as its connection is gone.
 //!
-//! Only what is answered soon is held so. The rest becomes a lease in the transaction's settle, or, if no settle comes, a
-//! moment later by itself: no transaction is open for long, whatever a destination does. It knows no sinks.
+//! Only events with fast responses are held this way. The others become leases in the transaction's settle or, without a
+//! settle, a moment later. So no transaction is open for long, whatever a destination does. It knows no sinks.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,24 +21,24 @@ use crate::error::StoreError;
 use crate::event::StoredEvent;
 use crate::store::{Ask, Claim, Claimed, Settlement, Ticket};
 
-/// The longest that a transaction is kept open for answers.
+/// The maximum time that a transaction stays open for responses.
 const LONGEST: Duration = Duration::from_millis(250);
-/// The shortest time after which what was not answered becomes a lease.
+/// The minimum time after which an event without a response becomes a lease.
 const SHORTEST: Duration = Duration::from_millis(20);
-/// What is not settled by its relay this much later is made a lease by the store.
+/// The additional time after which the store leases events that the relay has not settled.
 const GRACE: Duration = Duration::from_millis(50);
-/// After holds of which most was slow, claims are by lease for a while, which doubles.
+/// The time of claims by lease after a hold in which most events were slow. It doubles each time.
 const FIRST_PENALTY: Duration = Duration::from_secs(1);
 const LONGEST_PENALTY: Duration = Duration::from_secs(30);
-/// At most so many transactions are open at once, and at most a third of the pool's connections.
+/// The maximum number of open transactions, which is also limited to a third of the pool's connections.
 const MOST: usize = 4;
-/// A claim asks for at least so many events, however large the last ones were.
+/// The minimum number of events that a claim asks for, however large the last payloads were.
 const LEAST: usize = 16;
-/// How many holds are remembered whose transactions broke.
+/// The number of broken holds that are remembered.
 const REMEMBERED: usize = 64;
 
-/// How transactions that claim begin. Statements that claim are held to the index that is made for them: where the planner
-/// knows nothing of a backlog yet, it would read all of it and sort.
+/// Begins a transaction that claims. Its statements are forced to use the index that exists for them: before the planner has
+/// statistics of a backlog, it would read and sort the whole backlog.
 macro_rules! begin {
     () => {
         "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off; \
@@ -46,7 +46,7 @@ macro_rules! begin {
     };
 }
 const BEGIN: &str = begin!();
-/// And those whose statements are kept: they have one plan, which is made once.
+/// Begins a transaction whose statements are kept. They have one plan, which is made once.
 const BEGIN_KEPT: &str = concat!(begin!(), "; SET LOCAL plan_cache_mode = force_generic_plan");
 
 /// The holds of a store.
@@ -55,12 +55,12 @@ pub(super) struct Holds {
     pool: Pinned,
     kept: Pinned,
     open: Mutex<HashMap<Uuid, Arc<Hold>>>,
-    /// Holds whose transactions broke: their events are nobody's, unless somebody has claimed them since.
+    /// Holds whose transactions broke. Their events are free, unless another claim has taken them since.
     broken: Mutex<VecDeque<Uuid>>,
     tempo: Mutex<Tempo>,
-    /// Whether no payload of the last claim was larger than its share of what a claim may have.
+    /// Whether no payload of the last claim was larger than its share of a claim's bytes.
     pub(super) light: AtomicBool,
-    /// The bytes of a typical payload of the last claim, where payloads are large.
+    /// The size of a typical payload of the last claim in bytes, where payloads are large.
     typical: AtomicUsize,
 }
 
@@ -70,9 +70,9 @@ pub(super) struct Hold {
     token: Uuid,
     lease: Duration,
     began: Instant,
-    /// `None`: settled, leased or broken.
+    /// The transaction; `None` if settled, leased or broken.
     held: tokio::sync::Mutex<Option<Held>>,
-    /// Given back unsettled.
+    /// Events that were given back unsettled.
     dropped: Mutex<HashSet<Uuid>>,
 }
 
@@ -80,21 +80,21 @@ pub(super) struct Hold {
 struct Held {
     tx: Tx,
     ids: Vec<Uuid>,
-    /// More was locked than was claimed, because of its size: it begins here.
+    /// The first event that was locked but not claimed, because of its size.
     cut: Option<Place>,
 }
 
-/// How fast holds are answered, and whether they are worth it.
+/// How fast holds get their responses, and whether holding pays off.
 #[derive(Debug)]
 struct Tempo {
-    /// How long a hold takes that is answered as a whole, smoothed.
+    /// The smoothed duration of a hold in which every event got a response.
     typical: Duration,
     penalty: Duration,
     leases_until: Option<Instant>,
 }
 
 impl Tempo {
-    /// After this long, what is not answered is slow.
+    /// Returns the time after which an event without a response is slow.
     fn patience(&self) -> Duration {
         (self.typical * 4).clamp(SHORTEST, LONGEST)
     }
@@ -103,7 +103,7 @@ impl Tempo {
         if slow * 2 > events {
             self.penalty = (self.penalty * 2).clamp(FIRST_PENALTY, LONGEST_PENALTY);
             self.leases_until = Some(now + self.penalty);
-            // It may have been unlucky.
+            // The penalty may have been bad luck, so the next hold gets the maximum time.
             self.typical = LONGEST;
         } else if slow == 0 {
             self.typical = (self.typical * 3 + took.min(LONGEST)) / 4;
@@ -125,25 +125,25 @@ impl Holds {
         }
     }
 
-    /// For statements that claim and are planned each time.
+    /// Returns the connections for claims whose statements are planned each time.
     pub(super) fn pool(&self) -> &Pinned {
         &self.pool
     }
 
-    /// For statements that claim and are kept.
+    /// Returns the connections for claims whose statements are kept.
     pub(super) fn kept(&self) -> &Pinned {
         &self.kept
     }
 
-    /// Whether a claim made now can be held by locks.
+    /// Returns whether a claim made now can be held by locks.
     pub(super) fn has_room(&self) -> bool {
         let most = MOST.min(self.pool.connections().most() / 3);
         let slow = lock(&self.tempo).leases_until.is_some_and(|until| until > Instant::now());
         !slow && lock(&self.open).len() < most
     }
 
-    /// Asks for no more events than will fit. A statement that claims unpacks each compressed payload to learn its size, and
-    /// of five hundred large ones that takes a second.
+    /// Limits the request to the events that will fit. A claim decompresses each payload to learn its size, which takes a
+    /// second for five hundred large payloads.
     pub(super) fn fitting(&self, ask: Ask) -> Ask {
         match self.typical.load(Ordering::Relaxed) {
             0 => ask,
@@ -153,7 +153,7 @@ impl Holds {
         }
     }
 
-    /// Remembers how large payloads are. `share` is the size up to which they are small.
+    /// Records the size of payloads. `share` is the size up to which they are small.
     pub(super) fn weigh<'a>(&self, events: impl Iterator<Item = &'a StoredEvent>, share: usize) {
         let (count, bytes) =
             events.fold((0, 0), |(count, bytes), event| (count + 1, bytes + event.payload.get().len()));
@@ -166,14 +166,14 @@ impl Holds {
         lock(&self.open).get(&token).cloned()
     }
 
-    /// Whether it was held by locks that are gone.
+    /// Returns whether the claim was held by locks that are gone.
     pub(super) fn is_broken(&self, token: Uuid) -> bool {
         lock(&self.broken).contains(&token)
     }
 
-    /// Remembers that this was given back; `false`: it is not held by locks.
+    /// Records that an event was given back. Returns `false` if it is not held by locks.
     pub(super) fn drop_ticket(&self, ticket: Ticket) -> bool {
-        // With the lock: who ends a hold takes it out first, and looks at what was dropped then.
+        // Under the lock: the end of a hold first removes the hold from `open`, and then reads `dropped`.
         match lock(&self.open).get(&ticket.token) {
             Some(hold) => lock(&hold.dropped).insert(ticket.id),
             None => false,
@@ -190,7 +190,7 @@ impl Holds {
 }
 
 impl PostgresStore {
-    /// Claims by lock, from there on.
+    /// Claims by lock, beginning at the floor.
     pub(super) async fn hold(&self, ask: Ask, from: From, floor: Place) -> Result<Claim, StoreError> {
         let began = Instant::now();
         let mut tx = self.holds.kept.begin().await.map_err(database("claiming events"))?;
@@ -209,7 +209,7 @@ impl PostgresStore {
         Ok(self.held_claim(tx, events, token, ask.lease, cut))
     }
 
-    /// The claim of events that this transaction holds.
+    /// Returns the claim of the events that this transaction holds.
     pub(super) fn held_claim(
         &self,
         tx: Tx,
@@ -223,7 +223,7 @@ impl PostgresStore {
         Claim::new(events).settled_together(patience)
     }
 
-    /// Keeps the transaction, and makes leases of what nobody settles. Answers how long the relay should wait.
+    /// Keeps the transaction, and later leases events that are not settled. Returns how long the relay should wait.
     fn keep(&self, token: Uuid, lease: Duration, held: Held) -> Duration {
         let hold = Arc::new(Hold {
             token,
@@ -244,8 +244,8 @@ impl PostgresStore {
         patience
     }
 
-    /// Settles within the transaction that holds these events, and makes leases of the others of that claim.
-    /// `None`: it is not open any more. After an error they are leases, or the transaction broke.
+    /// Settles within the transaction that holds these events, and leases the other events of that claim. Returns `None` if the
+    /// transaction is no longer open. After an error the events are leased, or the transaction broke.
     pub(super) async fn settle_held(
         &self,
         hold: &Hold,
@@ -267,7 +267,7 @@ impl PostgresStore {
         }
     }
 
-    /// What the database refuses to settle becomes a lease, as a whole: the locks must not be lost for it.
+    /// Settles, or leases all events if the database refuses the settle, so that the locks are not lost.
     async fn settle_or_lease(
         &self,
         hold: &Hold,
@@ -275,8 +275,8 @@ impl PostgresStore {
         settlements: &[&Settlement],
         delete: bool,
     ) -> Result<Done, sqlx::Error> {
-        // What was plainly delivered or parked is written by its ids alone, and nothing about it can be refused. Behind a
-        // savepoint each row that is locked and then written would also need a multixact.
+        // Plain deliveries and parks are written by their ids alone, so the database cannot refuse them. After a savepoint,
+        // each row that is locked and then written would also need a multixact.
         if settlements.iter().all(|settlement| settlement.is_plain_delivery() || settlement.plain_park().is_some()) {
             return self.settle_and_lease(hold, held, settlements, delete).await;
         }
@@ -302,7 +302,7 @@ impl PostgresStore {
         if settled.len() == held.ids.len() {
             return Ok(Done { settled, leased: 0, refused: None });
         }
-        // They are due where they were as soon as the transaction ends.
+        // Dropped events are due at their old place as soon as the transaction ends.
         let dropped = lock(&hold.dropped).clone();
         let rest = held.ids.iter().filter(|id| !settled.contains(*id) && !dropped.contains(*id));
         let rest: Vec<Uuid> = rest.copied().collect();
@@ -319,28 +319,28 @@ impl PostgresStore {
     }
 }
 
-/// What a settle came to.
+/// The result of a settle.
 struct Done {
     settled: HashSet<Uuid>,
-    /// How many were not answered.
+    /// The number of events without a response.
     leased: usize,
-    /// What the database said to what it did not take.
+    /// The database's error if it refused the settle.
     refused: Option<sqlx::Error>,
 }
 
-/// The end of a hold, also when whoever ends it is cancelled half-way.
+/// Ends a hold when it is dropped, even if the settle is cancelled half-way.
 struct Ending<'a> {
     store: &'a PostgresStore,
     hold: &'a Hold,
     cut: Option<Place>,
-    /// The transaction was not committed: its events are nobody's.
+    /// Whether the transaction was not committed, so that its events are free.
     breaks: bool,
 }
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
         let (holds, hold) = (&self.store.holds, self.hold);
-        // Before it is taken out: who does not find it believes that it is a lease.
+        // Before the removal: a caller that does not find the hold takes it for a lease.
         if self.breaks {
             holds.broke(hold.token);
         }
@@ -348,21 +348,21 @@ impl Drop for Ending<'_> {
         let dropped = std::mem::take(&mut *lock(&hold.dropped));
         let mut floor = lock(&self.store.floor);
         if self.breaks || !dropped.is_empty() {
-            // They are due where they were, below the floor.
+            // The events are due at their old place, below the floor.
             floor.reset();
         }
         if let Some(cut) = self.cut {
             floor.back_to(cut);
         }
         drop(floor);
-        // Some may have been dropped after the others were leased; for the rest this changes nothing.
+        // Some may have been dropped after the others were leased. For the rest this changes nothing.
         for id in dropped {
             let _ = self.store.give_back.send(Ticket { id, token: hold.token });
         }
     }
 }
 
-/// What a panic elsewhere left in a lock is still true here.
+/// Locks a mutex. Its content is still valid after a panic in another task.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
-//! One connection in use, on which nothing is waited for without a deadline, and its transaction.
+//! One connection in use, on which every wait has a deadline, and its transaction.
 //!
-//! Whatever is cancelled or waited for in vain takes its connection with it: what a server would answer to it later must
-//! not be taken for the answer to something else.
+//! An operation that is cancelled or times out loses its connection. A late response must not be taken for the response to
+//! another statement.
 
 use std::ops::{Deref, DerefMut};
 use std::pin::pin;
@@ -20,34 +20,34 @@ use super::servers::{is_fatal, is_read_only, silent};
 use super::statement::{PgQuery, Runs};
 use crate::error::StoreError;
 
-/// A statement may be answered while the server is asked whether it works on it.
+/// The extra time for a response after the server was asked whether it works on the statement.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// A connection in use. It goes back when it is dropped, unless it is lost.
+/// A connection in use. It returns to the pool when it is dropped, unless it is lost.
 #[derive(Debug)]
 pub(in crate::store) struct Link {
-    /// `None`: lost.
+    /// The connection; `None` if it is lost.
     live: Option<Live>,
     connections: Arc<Connections>,
-    /// Under which the server knows the session.
+    /// The name of the session on the server.
     name: Option<String>,
     made_at: Instant,
     heard_at: Instant,
-    /// How long a statement may take that is worked on.
+    /// How long a statement may take while the server works on it.
     longest: Duration,
-    /// A transaction is open.
+    /// Whether a transaction is open.
     open: bool,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-/// A connection of ours, or one of the application's pool.
+/// A connection of the store, or one of the application's pool.
 #[derive(Debug)]
 pub(super) enum Live {
     Ours(PgConnection),
     Theirs(Theirs),
 }
 
-/// It does not go back to its pool by being dropped: the pool would wait for it to answer.
+/// A connection of the application's pool. Dropping it does not return it, because the pool would wait for its response.
 #[derive(Debug)]
 pub(super) struct Theirs(Option<PoolConnection<Postgres>>);
 
@@ -108,7 +108,7 @@ impl Link {
         link
     }
 
-    /// Runs something on the connection. A connection that does not answer, or that its server has given up, is lost.
+    /// Runs an operation on the connection. A connection that does not respond, or that the server has ended, is lost.
     async fn bounded<T, F>(&mut self, work: impl FnOnce(Live) -> F) -> Result<T, Error>
     where
         F: Future<Output = (Live, Result<T, Error>)>,
@@ -159,7 +159,7 @@ impl Link {
         self.bounded(work).await
     }
 
-    /// The one row of a statement without values.
+    /// Returns the one row of a statement without values.
     pub(super) async fn row(&mut self, sql: impl SqlSafeStr) -> Result<PgRow, Error> {
         let sql = sqlx::raw_sql(sql);
         let work = async |mut live: Live| {
@@ -169,7 +169,7 @@ impl Link {
         self.bounded(work).await
     }
 
-    /// Shows each row as it comes, until one cannot be read.
+    /// Passes each row to `see` as it arrives, until one cannot be read.
     pub(super) async fn each(
         &mut self,
         query: PgQuery,
@@ -221,7 +221,7 @@ impl Drop for Link {
         if !self.open {
             return go_back(live, &connections, name, made_at, heard_at);
         }
-        // `Drop` cannot await. Without a runtime the connection is closed, which ends its transaction, too.
+        // `Drop` cannot await. Without a runtime the connection is closed, which also ends its transaction.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 let mut live = live;
@@ -258,7 +258,7 @@ pub(in crate::store) struct Tx(Link);
 
 impl Tx {
     pub(super) async fn begin(mut link: Link, begin: impl SqlSafeStr) -> Result<Self, Error> {
-        // Before: if one of its settings is refused, the transaction is open all the same, and must be rolled back.
+        // Set first: if the server refuses one of the settings, the transaction is open nevertheless and must be rolled back.
         link.open = true;
         link.run(begin).await?;
         Ok(Self(link))

@@ -1,5 +1,5 @@
-//! Wake on PostgreSQL: `LISTEN`, and a test that a notification arrives. It is tried until it works, and again whenever the
-//! connection is lost or goes silent; meanwhile polling finds what nobody tells.
+//! Wake on PostgreSQL: `LISTEN`, and a test that a notification arrives. It retries until this works, and again whenever the
+//! connection is lost or goes silent. Meanwhile polling finds the events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,21 +16,21 @@ use super::servers::silent;
 use crate::relay::wake::Waker;
 use crate::store::WakeUp;
 
-/// What `emit.sql` and `outbox_emit` notify.
+/// The channel that `emit.sql` and `outbox_emit` notify.
 const CHANNEL: &str = "outbox_wake";
-/// How long a notification of ours may take to come back.
+/// The timeout of a test notification.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A pooler that is idle is found with the second look; one that is busy hides behind chance, but not so often.
+/// The number of checks for a pooler. The second check finds an idle pooler; a busy pooler can pass some checks by chance.
 const LOOKS: u32 = 10;
-/// Between two tries to listen.
+/// The backoff between two attempts to listen.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Listens until the waker's relay is gone, and answers whether that works now. The waker is told when that changes.
+/// Listens until the waker's relay is gone. Returns whether notifications work now. The waker is told when that changes.
 ///
-/// `direct` is set when there is no transaction pooler between.
+/// `direct` is set when no transaction pooler is in between.
 pub(super) async fn start(pool: &Pinned, direct: &Arc<AtomicBool>, waker: Waker) -> Result<WakeUp, Error> {
-    // One try is waited for, so that a relay begins with the right pace.
+    // Await one attempt, so that a relay begins with the right polling interval.
     let first = connect(pool).await;
     let told = match &first {
         Ok(Some(_)) => Ok(WakeUp::Tested),
@@ -38,19 +38,19 @@ pub(super) async fn start(pool: &Pinned, direct: &Arc<AtomicBool>, waker: Waker)
         Err(error) => Err(Error::Io(std::io::Error::other(error.to_string()))),
     };
     direct.store(matches!(first, Ok(Some(_))), Ordering::Relaxed);
-    // Behind a transaction pooler each further try is in vain, and cheap: a slow moment looks the same.
+    // Behind a transaction pooler, each further attempt fails cheaply. A slow moment looks the same, so the attempts go on.
     tokio::spawn(keep_listening(pool.clone(), Arc::clone(direct), first, waker));
     told
 }
 
-/// Whether a connection keeps its server process between transactions, and for itself. Behind a transaction pooler
-/// `LISTEN` would not only be in vain: whoever gets that server connection next gets notifications that it never asked
-/// for, and sqlx takes them for an error.
+/// Returns whether a connection keeps its own server process between transactions. Behind a transaction pooler, `LISTEN`
+/// would be useless and harmful: the next client of that server connection gets notifications that it never asked for, and
+/// sqlx treats them as an error.
 pub(super) async fn sessions_are_ours(pool: &Pinned) -> Result<bool, Error> {
     let mut one = pool.link().await?;
     let ours = server_process(&mut one).await?;
     for _ in 0..LOOKS {
-        // A transaction keeps its server connection, so a pooler has one less to be right with by chance.
+        // A transaction keeps its server connection, so the pooler has one less connection with which it passes by chance.
         let mut other = pool.begin().await?;
         if server_process(&mut other).await? == ours || server_process(&mut one).await? != ours {
             return Ok(false);
@@ -64,14 +64,14 @@ async fn server_process(link: &mut Link) -> Result<i32, Error> {
     link.row("SELECT pg_backend_pid()").await?.try_get(0)
 }
 
-/// A connection that listens and was tested; `None` if notifications do not arrive.
+/// Returns a connection that listens and was tested; `None` if notifications do not arrive.
 async fn connect(pool: &Pinned) -> Result<Option<PgListener>, Error> {
     if !sessions_are_ours(pool).await? {
         return Ok(None);
     }
     let own: PgPool = pool.connections().for_listening();
     let mut listener = within(pool, PgListener::connect_with(&own)).await?;
-    // A new one is made here, where it is looked for the primary.
+    // This module reconnects itself, because it searches for the primary.
     listener.eager_reconnect(false);
     if !hears_itself(&mut listener, pool).await? {
         return Ok(None);
@@ -80,7 +80,7 @@ async fn connect(pool: &Pinned) -> Result<Option<PgListener>, Error> {
     Ok(Some(listener))
 }
 
-/// Through a channel that nobody else knows: if the test leaves it behind somewhere, it harms nobody.
+/// Returns whether a test notification arrives. The channel is unique, so a leftover `LISTEN` harms no other client.
 async fn hears_itself(listener: &mut PgListener, pool: &Pinned) -> Result<bool, Error> {
     let channel = format!("outbox_test_{}", Uuid::new_v4().simple());
     within(pool, listener.listen(&channel)).await?;
@@ -90,7 +90,7 @@ async fn hears_itself(listener: &mut PgListener, pool: &Pinned) -> Result<bool, 
     };
     let heard = match timeout(PATIENCE, echo).await {
         Ok(Ok(Some(_))) => Ok(true),
-        // The connection was lost: that says nothing of a pooler.
+        // The connection was lost, which says nothing about a pooler.
         Ok(Ok(None)) => return Err(Error::Io(std::io::ErrorKind::ConnectionReset.into())),
         Ok(Err(error)) => return Err(error),
         Err(_) => Ok(false),
@@ -121,16 +121,15 @@ async fn keep_listening(pool: Pinned, direct: Arc<AtomicBool>, first: Result<Opt
             tried = connect(&pool) => tried,
         };
         if let Ok(Some(_)) = tried {
-            // What was missed meanwhile.
+            // Wake for events whose notifications were missed.
             waker.wake();
             tracing::info!("notifications work");
         }
     }
 }
 
-/// Until the relay is gone, or with the error that interrupted it. A connection on which nothing comes for a while is asked
-/// for an answer. One that gives none is dropped, and with it a task of the driver's that waits on it until the
-/// kernel gives up.
+/// Listens until the relay is gone, or returns the error that interrupted it. A connection that stays silent for a while is
+/// tested. If it does not respond, it is dropped; a task of the driver then waits on it until the kernel gives up.
 async fn listen(pool: &Pinned, mut listener: PgListener, waker: &Waker) -> Option<Error> {
     let silence = pool.connections().deadline();
     loop {

@@ -1,5 +1,5 @@
-//! What is due is locked and read: rows are decoded as they come, so that the server and its client work at once. Where
-//! payloads are small, by a statement that copies them nowhere; the other one sums up their bytes.
+//! Locks and reads due events. Rows are decoded as they arrive, so that the server and the client work at the same time. For
+//! small payloads, a statement is used that does not copy them; the other statement sums up their bytes.
 
 use std::sync::atomic::Ordering;
 
@@ -13,16 +13,16 @@ use crate::error::StoreError;
 use crate::event::StoredEvent;
 use crate::store::Ask;
 
-/// An event, what is kept of its destinations, and whether it is as it was emitted.
+/// An event, its stored deliveries, and whether it is unchanged since its emit.
 pub(super) type LockedEvent = (StoredEvent, Vec<Delivery>, bool);
 
-/// What a transaction has locked.
+/// The events that a transaction has locked.
 #[derive(Default)]
 pub(super) struct Locked {
     pub(super) rows: Vec<LockedEvent>,
-    /// Where the last of them stands in the due index.
+    /// The place of the last event in the due index.
     pub(super) last: Option<Place>,
-    /// How many are locked: some that were too large for this claim are not among the rows.
+    /// The number of locked events. Events that were too large for this claim are not among the rows.
     pub(super) count: usize,
 }
 
@@ -35,9 +35,9 @@ impl Locked {
 }
 
 impl PostgresStore {
-    /// Locks what is due above the floor.
+    /// Locks the due events above the floor.
     pub(super) async fn lock_due(&self, connection: &mut Link, ask: Ask, floor: Place) -> Result<Locked, StoreError> {
-        // If each has no more than this, they need not be summed up.
+        // If no payload exceeds this share, the bytes need not be summed up.
         let share = ask.bytes / ask.limit.max(1);
         if self.holds.light.load(Ordering::Relaxed)
             && let Some(locked) = self.lock_light(connection, ask.limit, share, floor).await?
@@ -50,7 +50,7 @@ impl PostgresStore {
         Ok(locked)
     }
 
-    /// `None`: there is a payload that is larger.
+    /// Locks due events with small payloads. Returns `None` if one payload is larger.
     async fn lock_light(
         &self,
         connection: &mut Link,
@@ -67,7 +67,7 @@ impl PostgresStore {
             .into_query();
         let mut locked = Locked { rows: Vec::with_capacity(most.min(1000)), ..Locked::default() };
         let mut light = true;
-        // To its end: the connection is needed again.
+        // Read to the end: the connection is needed again.
         let see = |row: &PgRow| {
             light = light && read::has_payload(row)?;
             if light { locked.add(row) } else { Ok(()) }

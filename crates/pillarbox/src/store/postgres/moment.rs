@@ -1,5 +1,5 @@
-//! Moments of PostgreSQL. Its times reach further than the program's (the year 294276, and infinity in both directions), and
-//! the driver panics on those: every `timestamptz` that may be anything is read as a [`Moment`].
+//! Times of PostgreSQL. Their range exceeds chrono's (up to the year 294276, and infinity in both directions), and the driver
+//! panics on such values. So every `timestamptz` that may have any value is read as a [`Moment`].
 
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::encode::IsNull;
@@ -10,13 +10,13 @@ use sqlx::{Decode, Encode, Postgres, Type};
 use crate::event::readable;
 use crate::store::list::{BadCursor, Bound};
 
-/// 2000-01-01, in microseconds of the Unix epoch.
+/// 2000-01-01, in microseconds since the Unix epoch.
 const EPOCH: i64 = 946_684_800_000_000;
-/// The first and the last finite moment, in microseconds since 2000-01-01.
+/// The first and the last finite time, in microseconds since 2000-01-01.
 const FINITE: (i64, i64) = (-211_813_488_000_000_000, 9_223_371_331_199_999_999);
 
-/// A `timestamptz` exactly as the server has it: microseconds since 2000-01-01. The least and the largest number are the
-/// infinities, so that the order of moments is that of the numbers.
+/// A `timestamptz` exactly as the server stores it: microseconds since 2000-01-01. The smallest and the largest number are the
+/// infinities, so times have the order of their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::store) struct Moment(i64);
 
@@ -26,13 +26,13 @@ impl Moment {
     /// Infinity: after everything.
     pub(in crate::store) const LATEST: Self = Self(i64::MAX);
 
-    /// Returns the moment for people, moved into the years 1 to 9999.
+    /// Returns the time for people, clamped to the years 1 to 9999.
     pub(in crate::store) fn shown(self) -> DateTime<Utc> {
         let exact = self.0.checked_add(EPOCH).and_then(DateTime::from_timestamp_micros);
         readable(exact.unwrap_or(if self.0 < 0 { DateTime::<Utc>::MIN_UTC } else { DateTime::<Utc>::MAX_UTC }))
     }
 
-    /// Returns the moment that is earlier by this much.
+    /// Returns the time that is earlier by this much.
     pub(in crate::store) fn earlier_by(self, span: TimeDelta) -> Self {
         if self == Self::EARLIEST || self == Self::LATEST {
             return self;
@@ -40,12 +40,12 @@ impl Moment {
         Self::checked(self.0.saturating_sub(span.num_microseconds().unwrap_or(i64::MAX))).unwrap_or(Self::EARLIEST)
     }
 
-    /// Writes the moment for a cursor.
+    /// Returns the time as text for a cursor.
     pub(super) fn mark(self) -> String {
         self.0.to_string()
     }
 
-    /// Reads an end of a stretch.
+    /// Converts an end of a stretch.
     pub(super) fn of(bound: &Bound) -> Result<Self, BadCursor> {
         match bound {
             Bound::At(moment) => Ok((*moment).into()),
@@ -55,7 +55,7 @@ impl Moment {
         }
     }
 
-    /// The server refuses numbers that are neither finite moments nor infinities.
+    /// Returns `None` for numbers that are neither finite times nor infinities; the server refuses them.
     fn checked(number: i64) -> Option<Self> {
         let known = (FINITE.0..=FINITE.1).contains(&number) || number == i64::MIN || number == i64::MAX;
         known.then_some(Self(number))

@@ -1,5 +1,6 @@
-//! Whether a relay died lately. What kills its relay while it is held by a lock leaves no trace in its row, so after a death
-//! everything is claimed by lease for a while: then the loss is counted, and the event ends as those do. Pure.
+//! Decides whether a relay died recently. An event that kills its relay while it is held by a lock leaves no trace in its row.
+//! So after a death, all events are claimed by lease for a while; then the loss is counted, and the event ends as a suspect
+//! does. Pure.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,31 +9,31 @@ use uuid::Uuid;
 
 use super::moment::Moment;
 
-/// Who has not said for so long that it lives is dead.
+/// The heartbeat age at which a relay is dead.
 const DEAD: Duration = Duration::from_secs(15);
-/// Who started this short a time ago need not have said anything since: two relays may start at once. A second such one is no
-/// coincidence.
+/// The age up to which a relay need not have written a second heartbeat, because two relays may start at once. A second such
+/// relay is no coincidence.
 const YOUNG: Duration = Duration::from_secs(3);
-/// For how long a death is remembered.
+/// How long a death is remembered.
 pub(super) const MOURNING: Duration = Duration::from_secs(75);
 
-/// What another relay last said.
+/// The last heartbeat of another relay.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Neighbour {
     pub(super) id: Uuid,
     pub(super) heartbeat_at: Moment,
-    /// How long ago that was.
+    /// The age of the heartbeat.
     pub(super) ago: Duration,
-    /// How long ago it started.
+    /// The time since the relay started.
     pub(super) age: Duration,
 }
 
-/// The first heartbeat of each that was seen: who has said more since was not dead when this relay started.
+/// The first heartbeat seen of each relay. A relay with a later heartbeat was alive when this relay started.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours(HashMap<Uuid, Moment>);
 
 impl Neighbours {
-    /// Whether all of those who have said something lately live.
+    /// Returns whether all relays with a recent row are alive.
     pub(super) fn all_live(&mut self, seen: &[Neighbour]) -> bool {
         self.0.retain(|id, _| seen.iter().any(|neighbour| neighbour.id == *id));
         let first = &mut self.0;

@@ -1,5 +1,5 @@
-//! Ordered claims on PostgreSQL: page by page through what is due, until one has events that may be sent. By lock or by
-//! lease, as claims without an order.
+//! Ordered claims on PostgreSQL: reads due events page by page, until a page has events that may be sent. They are held by lock
+//! or by lease, like claims without an order.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -66,15 +66,15 @@ impl PostgresStore {
             let held = Claimed::new(event, deliveries, token, began + ask.lease, self.give_back.clone());
             claimed.push(((turn, held.event().seq), held));
         }
-        // RETURNING promises no order.
+        // RETURNING guarantees no order.
         claimed.sort_by_key(|(place, _)| *place);
         let claim = Claim::new(claimed.into_iter().map(|(_, claimed)| claimed).collect());
         let page = page(&rows, claim.len(), began).map_err(database("reading a claim"))?;
         Ok((claim, page))
     }
 
-    /// What is due is locked as for claims without an order; then it is asked what of it must wait for others. Locks on
-    /// what must wait cost little where most need not; elsewhere `lease_page` is the better one.
+    /// Locks due events as a claim without an order does, then asks which of them must wait for others. Locks on waiting events
+    /// cost little if few events wait. Otherwise `lease_page` is better.
     async fn hold_page(
         &self,
         ask: Ask,
@@ -100,7 +100,7 @@ impl PostgresStore {
         Ok((self.held_claim(tx, events, token, ask.lease, None), page))
     }
 
-    /// Those that need not wait for others of their aggregates, in the order of `seq`.
+    /// Returns the events that need not wait for others of their aggregates, in the order of `seq`.
     async fn free(
         &self,
         connection: &mut Link,
@@ -144,7 +144,7 @@ impl PostgresStore {
     }
 }
 
-/// A page without an event to take is told in one row without one.
+/// Returns whether the row has an event. A page without an event to take is one row without an event.
 fn is_event(row: &PgRow) -> bool {
     row.try_get::<Option<Uuid>, _>(0).is_ok_and(|id| id.is_some())
 }

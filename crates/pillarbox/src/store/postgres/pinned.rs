@@ -1,11 +1,11 @@
-//! Statements that stay on one server connection, also behind a transaction pooler.
+//! Statements that stay on one server connection, even behind a transaction pooler.
 //!
-//! sqlx sends a statement in two steps, and without a transaction a pooler may give the second one to another server
-//! connection, where the unnamed statement is somebody else's: a give-back could run as somebody's delete. So each
-//! statement has a transaction of its own. It is READ COMMITTED, whatever the database's default: above that, two relays
-//! that claim at once would see serialisation failures instead of each other's locks.
+//! sqlx sends a statement in two steps. Without a transaction, a pooler may send the second step to another server
+//! connection, where the unnamed statement belongs to another client: a give-back could run as another client's delete. So
+//! each statement has a transaction of its own. It is READ COMMITTED, whatever the database's default. At higher levels, two
+//! relays that claim at once would see serialisation failures instead of each other's locks.
 //!
-//! Each transaction tells the server how long it may take: a client that vanished must not keep its locks for ever.
+//! Each transaction sets its time limits on the server, so that a client that vanished does not keep its locks forever.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use super::connect::Connections;
 use super::link::{Link, Tx};
 use super::statement::{PgQuery, Runs};
 
-/// How long a transaction may wait for its client: one that only paused should find its locks again.
+/// How long a transaction may wait for its client. A client that only paused should still have its locks.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Connections whose every statement is a transaction.
+/// Connections on which every statement is a transaction.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Pinned {
     connections: Arc<Connections>,
@@ -33,19 +33,19 @@ impl Pinned {
         Self::beginning_with(connections, "BEGIN ISOLATION LEVEL READ COMMITTED")
     }
 
-    /// Its transactions begin with this: READ COMMITTED, and whatever else is to hold in each of them.
+    /// Creates connections whose transactions begin with this text: READ COMMITTED, and other settings of each transaction.
     pub(in crate::store) fn beginning_with(connections: Arc<Connections>, begin: &str) -> Self {
         let longest = connections.longest();
         Self { begin: limited(begin, longest), connections, longest }
     }
 
-    /// For statements that may take so long.
+    /// Returns the same connections for statements that may take this long.
     pub(in crate::store) fn patient(&self, longest: Duration) -> Self {
         let begin = limited("BEGIN ISOLATION LEVEL READ COMMITTED", longest);
         Self { begin, connections: Arc::clone(&self.connections), longest }
     }
 
-    /// The application's pool, or one for it.
+    /// Returns the application's pool, or a pool for the application.
     pub(in crate::store) fn pool(&self) -> &PgPool {
         self.connections.public()
     }
@@ -54,12 +54,12 @@ impl Pinned {
         &self.connections
     }
 
-    /// A connection without a transaction.
+    /// Returns a connection without a transaction.
     pub(super) async fn link(&self) -> Result<Link, Error> {
         Ok(self.connections.acquire().await?.patient(self.longest))
     }
 
-    /// For several statements that belong together.
+    /// Begins a transaction of several statements.
     pub(in crate::store) async fn begin(&self) -> Result<Tx, Error> {
         Tx::begin(self.link().await?, AssertSqlSafe(Arc::clone(&self.begin))).await
     }

@@ -1,4 +1,4 @@
-//! Rows of PostgreSQL as the values the relay and people see.
+//! Converts rows of PostgreSQL into the values that relays and people see.
 
 use serde_json::value::RawValue;
 use sqlx::postgres::PgRow;
@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::event::{StoredEvent, read_headers};
 use crate::store::row::read_deliveries;
 
-/// A row of `claim.sql`: the event, what is kept of its destinations, and when it was due.
+/// Reads a row of `claim.sql`: the event, its stored deliveries, and its due time.
 pub(super) fn claimed(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, Moment), StoreError> {
     let event = event(row)?;
     let deliveries: Option<String> = row.try_get("deliveries").map_err(database("reading a claim"))?;
@@ -21,7 +21,7 @@ pub(super) fn claimed(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, Moment
     Ok((event, deliveries, due_at))
 }
 
-/// A row of `hold.sql` or `hold_light.sql`: the event, what is kept of its destinations, and whether it is as it was emitted.
+/// Reads a row of `hold.sql` or `hold_light.sql`: the event, its stored deliveries, and whether it is unchanged since its emit.
 pub(super) fn locked_event(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, bool), StoreError> {
     let event = event(row)?;
     let deliveries: Option<&str> = row.try_get(13).map_err(database("reading a claim"))?;
@@ -30,29 +30,29 @@ pub(super) fn locked_event(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, b
     Ok((event, deliveries, fresh))
 }
 
-/// Whether a row of `hold_light.sql` has its payload.
+/// Returns whether a row of `hold_light.sql` has its payload.
 pub(super) fn has_payload(row: &PgRow) -> Result<bool, StoreError> {
     row.try_get_raw(5).map(|value| !value.is_null()).map_err(database("reading a claim"))
 }
 
-/// How many events a row of `hold.sql` was locked with, itself among them.
+/// Returns the number of events that were locked with this row of `hold.sql`, including its own.
 pub(super) fn locked(row: &PgRow) -> Result<usize, StoreError> {
     let locked: i64 = row.try_get("locked").map_err(database("reading a claim"))?;
     Ok(usize::try_from(locked).unwrap_or_default())
 }
 
-/// Where a row of `hold.sql` or `hold_light.sql` stands in the due index.
+/// Returns the place of a row of `hold.sql` or `hold_light.sql` in the due index.
 pub(super) fn place(row: &PgRow) -> Result<Place, StoreError> {
     let place = || Ok((row.try_get(12)?, row.try_get(1)?));
     place().map_err(database::<sqlx::Error>("reading a claim"))
 }
 
-/// The columns of an event, in the order of `claim.sql`, `hold.sql` and `sweep.sql`.
+/// Reads the columns of an event, in the order of `claim.sql`, `hold.sql` and `sweep.sql`.
 pub(super) fn event(row: &PgRow) -> Result<StoredEvent, StoreError> {
     try_event(row).map_err(database("reading an event"))
 }
 
-/// By place: what is claimed is read a hundred thousand times a second, and names would be looked up each time.
+/// Reads columns by position: claims read a hundred thousand rows a second, and names would be looked up each time.
 fn try_event(row: &PgRow) -> Result<StoredEvent, sqlx::Error> {
     Ok(StoredEvent {
         id: row.try_get(0)?,

@@ -13,15 +13,15 @@ pub(super) const MIGRATIONS: &[Migration] = &[
 ];
 
 impl PostgresStore {
-    /// Applies the migrations that are missing and returns them. Several programs may do so at once.
+    /// Applies the missing migrations and returns them. Several programs may do so at once.
     ///
     /// # Errors
-    /// What the database said; nothing was applied then.
+    /// When the database returns an error; then nothing was applied.
     pub async fn migrate(&self) -> Result<Vec<Migration>, StoreError> {
         sql::migrate(self).await
     }
 
-    /// The statements that give a database role what it needs, for people to read.
+    /// Returns the statements that grant a database role its rights, for people to read.
     #[must_use]
     pub fn grants(&self, kind: Role, role: &str) -> String {
         let text = match kind {
@@ -32,10 +32,10 @@ impl PostgresStore {
         self.schema.sql(text).0.replace("{role}", &quoted)
     }
 
-    /// Gives a database role what it needs.
+    /// Grants a database role its rights.
     ///
     /// # Errors
-    /// What the database said; nothing was granted then.
+    /// When the database returns an error; then nothing was granted.
     pub async fn grant(&self, kind: Role, role: &str) -> Result<(), StoreError> {
         self.apply_grants(kind, role).await.map_err(database("granting rights"))
     }

@@ -1,5 +1,5 @@
-//! The servers of a database: one, or several of which one is the primary. Each new connection looks for it anew, and
-//! resolves its name anew.
+//! The servers of a database: one, or several of which one is the primary. Each new connection searches for the primary again,
+//! and resolves its name again.
 
 use std::fmt;
 use std::io;
@@ -13,24 +13,24 @@ use super::SQL;
 use super::url::{Address, Session};
 use crate::error::{DriverError, StoreError};
 
-/// Where connections go.
+/// The servers that connections go to.
 pub(super) struct Servers {
-    /// In the order of the URL.
+    /// The servers, in the order of the URL.
     hosts: Vec<PgConnectOptions>,
     session: Session,
     connect_timeout: Duration,
-    /// The one that answered last is asked first.
+    /// The server that responded last. It is tried first.
     last: AtomicUsize,
 }
 
-/// The options have a password.
+/// Omits the options, which contain a password.
 impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Servers").field("addresses", &self.addresses()).finish_non_exhaustive()
     }
 }
 
-/// A connection, and the name under which the server knows its session.
+/// A connection, and the name of its session on the server.
 pub(super) struct Connected {
     pub(super) connection: PgConnection,
     pub(super) name: String,
@@ -43,25 +43,25 @@ impl Servers {
         let mut hosts = Vec::with_capacity(address.hosts.len());
         for host in &address.hosts {
             let options: PgConnectOptions = host.parse().map_err(|error: Error| unreadable(error.into()))?;
-            // A pooler refuses settings at the start of a session that it does not know, and nothing here needs more
-            // digits. Slow statements are the server's to log: here their text would only hide what went wrong.
+            // A pooler rejects start-up settings that it does not know, and nothing here needs more digits. Logging slow
+            // statements is left to the server: here their text would only hide the error.
             hosts.push(options.application_name("pillarbox").extra_float_digits(None).disable_statement_logging());
         }
         let connect_timeout = address.connect_timeout.unwrap_or(connect_timeout);
         Ok(Self { hosts, session: address.session, connect_timeout, last: AtomicUsize::new(0) })
     }
 
-    /// Host and port of each.
+    /// Returns host and port of each server.
     pub(super) fn addresses(&self) -> String {
         self.hosts.iter().map(address).collect::<Vec<_>>().join(", ")
     }
 
-    /// The server that answered last.
+    /// Returns the server that responded last.
     pub(super) fn current(&self) -> PgConnectOptions {
         self.hosts[self.place(0)].clone()
     }
 
-    /// How long asking all of them may take.
+    /// Returns how long it may take to try all servers.
     pub(super) fn longest(&self) -> Duration {
         self.connect_timeout * u32::try_from(self.hosts.len()).unwrap_or(u32::MAX)
     }
@@ -70,7 +70,7 @@ impl Servers {
         self.connect_timeout
     }
 
-    /// The next connection is tried with the next server: the one that answered last is of no use.
+    /// Lets the next connection begin with the next server, because the last one cannot be used.
     pub(super) fn turn_away(&self) {
         self.last.store(self.place(1), Ordering::Relaxed);
     }
@@ -79,7 +79,7 @@ impl Servers {
         (self.last.load(Ordering::Relaxed) + step) % self.hosts.len()
     }
 
-    /// Connects to the first server that takes sessions as they are wanted.
+    /// Connects to the first server that accepts the wanted kind of session.
     pub(super) async fn connect(&self) -> Result<Connected, Error> {
         let mut failures = Vec::new();
         for step in 0..self.hosts.len() {
@@ -110,7 +110,7 @@ impl Servers {
     }
 }
 
-/// Tells a new session what every session of ours is told, and refuses a server that is not as it is wanted.
+/// Sets the session settings of a new connection, and rejects a server that is not of the wanted kind.
 pub(super) async fn prepare(connection: &mut PgConnection, session: Session) -> Result<(), Error> {
     let question = match session {
         Session::Any => None,
@@ -122,7 +122,7 @@ pub(super) async fn prepare(connection: &mut PgConnection, session: Session) -> 
     {
         return Err(Error::Io(io::Error::other(READ_ONLY)));
     }
-    // A server that does not know one of them works without.
+    // A server that does not know one of the settings works without them.
     let settings = sqlx::raw_sql(SQL.session);
     match settings.execute(connection).await {
         Err(error @ Error::Database(_)) => {
@@ -142,7 +142,7 @@ fn address(host: &PgConnectOptions) -> String {
     }
 }
 
-/// With one server what it said; with several what each of them said.
+/// Returns the error of one server, or a summary of the errors of several.
 fn all_failed(mut failures: Vec<(String, Error)>) -> Error {
     match failures.len() {
         1 => failures.remove(0).1,
@@ -153,7 +153,7 @@ fn all_failed(mut failures: Vec<(String, Error)>) -> Error {
     }
 }
 
-/// Nothing came for so long.
+/// Returns the error of a wait that timed out.
 pub(super) fn silent(after: Duration) -> Error {
     Error::Io(io::Error::new(
         io::ErrorKind::TimedOut,
@@ -161,7 +161,7 @@ pub(super) fn silent(after: Duration) -> Error {
     ))
 }
 
-/// Whether the connection that gave this answer is of no use any more.
+/// Returns whether the connection that returned this error can no longer be used.
 pub(super) fn is_fatal(error: &Error) -> bool {
     match error {
         Error::Io(_) | Error::Tls(_) | Error::Protocol(_) | Error::WorkerCrashed => true,
@@ -176,17 +176,17 @@ pub(super) fn is_fatal(error: &Error) -> bool {
     }
 }
 
-/// A server that has become a standby, or is going to be one, keeps its connections and refuses what they write.
+/// Returns whether the server refuses writes. A server that becomes a standby keeps its connections and does so.
 pub(super) fn is_read_only(error: &(dyn sqlx::error::DatabaseError + 'static)) -> bool {
     error.code().is_some_and(|code| code == "25006")
 }
 
-/// Connection exceptions, and the ends of a server or a session.
+/// Returns whether the code is a connection exception, or the end of a server or a session.
 fn is_lost(code: &str) -> bool {
     code.starts_with("08") || code.starts_with("57P") || code == "25P03"
 }
 
-/// Whether it may be otherwise in a moment: a server that is starting, or a primary that is being chosen.
+/// Returns whether the error may be temporary: a server is starting, or a primary is being elected.
 pub(super) fn is_passing(error: &Error) -> bool {
     match error {
         Error::Io(_) => true,

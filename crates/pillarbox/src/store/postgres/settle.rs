@@ -1,4 +1,4 @@
-//! Settle on PostgreSQL: one transaction, in the common case with one statement, for the rows of the events.
+//! Settle on PostgreSQL: one transaction, in the common case with one statement for the rows of the events.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,19 +10,19 @@ use crate::delivery::Change;
 use crate::store::row::{self, ATTEMPTS_KEPT, Written};
 use crate::store::{Settlement, Ticket};
 
-/// What says that an event is still ours.
+/// The condition under which an event may be settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fence {
-    /// This transaction has locked it.
+    /// This transaction has locked the event.
     Lock,
-    /// Its lease's token stands in the row.
+    /// The row contains the token of the lease.
     Lease,
-    /// It was locked by a transaction that broke: ours if nobody has claimed it since.
+    /// The event was locked by a transaction that broke, and no other claim has taken it since.
     Unclaimed,
 }
 
 impl PostgresStore {
-    /// Answers the events whose lease was still ours.
+    /// Settles the events whose claim still holds them, and returns their ids.
     pub(super) async fn settle_batch(
         &self,
         settlements: &[Settlement],
@@ -44,7 +44,7 @@ impl PostgresStore {
             }
         }
         settled.extend(self.settle_unheld(&unheld, Fence::Unclaimed, delete).await?);
-        // Whether a transaction broke before or after its commit cannot be known: then the rest of it is leased.
+        // It is unknown whether a transaction broke before or after its commit. After the commit, the rest of it is leased.
         leased.extend(unheld.into_iter().filter(|settlement| !settled.contains(&settlement.ticket().id)));
         settled.extend(self.settle_unheld(&leased, Fence::Lease, delete).await?);
         Ok(settled)
@@ -59,7 +59,7 @@ impl PostgresStore {
         if settlements.is_empty() {
             return Ok(HashSet::new());
         }
-        // In one order, so that two that settle the same events wait for each other instead of deadlocking.
+        // In a fixed order, so that two settles of the same events wait for each other instead of deadlocking.
         let mut settlements = settlements.to_vec();
         settlements.sort_unstable_by_key(|settlement| settlement.ticket().id);
         let mut tx = self.pool.begin().await?;
@@ -68,7 +68,7 @@ impl PostgresStore {
         Ok(settled)
     }
 
-    /// The statements of a settle, in a transaction of the caller's.
+    /// Runs the statements of a settle in the caller's transaction.
     pub(super) async fn settle_in(
         &self,
         connection: &mut Link,
@@ -90,7 +90,7 @@ impl PostgresStore {
         Ok(settled)
     }
 
-    /// What this transaction has locked needs no fence.
+    /// Settles plain deliveries. Rows that this transaction has locked need no fence.
     async fn settle_plain(
         &self,
         connection: &mut Link,
@@ -106,7 +106,7 @@ impl PostgresStore {
         Ok(ids)
     }
 
-    /// The same for what waits for a destination: most of a claim, while one is down or slow.
+    /// Settles plain parks in the same way. They are most of a claim while a destination is down or slow.
     async fn settle_parked(&self, connection: &mut Link, parked: &[&Settlement]) -> Result<Vec<Uuid>, sqlx::Error> {
         let mut groups: BTreeMap<(&str, &str), Vec<Uuid>> = BTreeMap::new();
         for settlement in parked {

@@ -1,4 +1,4 @@
-//! Statements for a schema: its name is the one thing that is ever put into their text.
+//! Statements for a schema. The schema's name is the only text that is put into a statement.
 
 use sqlx::postgres::{PgArguments, PgQueryResult, PgRow};
 use sqlx::query::Query;
@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Encode, Error, FromRow, Postgres, Type};
 
 use crate::error::StoreError;
 
-/// A validated schema's name: the one thing that is ever put into a statement's text.
+/// The validated name of a schema. It is the only text that is put into a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store) struct Schema(String);
 
@@ -25,18 +25,18 @@ impl Schema {
         &self.0
     }
 
-    /// The statement for this schema.
+    /// Returns the statement for this schema.
     pub(in crate::store) fn sql(&self, text: &str) -> AssertSqlSafe<String> {
         AssertSqlSafe(text.replace("{schema}", &format!("\"{}\"", self.0)))
     }
 
-    /// The statement, to be planned anew each time. The table goes from empty to millions of rows and back between two
-    /// looks of ANALYZE: a plan kept from when it was small joins by reading all of it, five hundred times over.
+    /// Returns the statement, to be planned anew each time. The table can grow from empty to millions of rows and back between
+    /// two runs of ANALYZE. A plan from when it was small would join by reading the whole table, five hundred times.
     pub(in crate::store) fn query(&self, text: &str) -> Statement {
         Statement::new(self.sql(text), Ok)
     }
 
-    /// The same, with rows read as this type.
+    /// Returns the same, with rows read as this type.
     pub(in crate::store) fn query_as<T>(&self, text: &str) -> Statement<T>
     where
         T: for<'r> FromRow<'r, PgRow>,
@@ -44,7 +44,7 @@ impl Schema {
         Statement::new(self.sql(text), |row| T::from_row(&row))
     }
 
-    /// The same, with the first column of each row.
+    /// Returns the same, with the first column of each row.
     pub(in crate::store) fn query_scalar<T>(&self, text: &str) -> Statement<T>
     where
         (T,): for<'r> FromRow<'r, PgRow>,
@@ -53,8 +53,8 @@ impl Schema {
     }
 }
 
-/// A statement with its values, and how its rows are read. It runs on whatever [`Runs`] it: sqlx's own trait for that has
-/// methods that come and go with features of sqlx, which the application chooses.
+/// A statement with its values, and how its rows are read. It runs on any [`Runs`]. The methods of sqlx's own trait depend on
+/// features of sqlx, which the application chooses.
 pub(in crate::store) struct Statement<T = PgRow> {
     query: PgQuery,
     read: fn(PgRow) -> Result<T, Error>,
@@ -63,12 +63,12 @@ pub(in crate::store) struct Statement<T = PgRow> {
 /// A statement of sqlx with its values.
 pub(in crate::store) type PgQuery = Query<'static, Postgres, PgArguments>;
 
-/// What statements run on.
+/// A target that runs statements.
 pub(in crate::store) trait Runs: Send {
     /// Returns all rows.
     fn rows(self, query: PgQuery) -> impl Future<Output = Result<Vec<PgRow>, Error>> + Send;
 
-    /// Returns how many rows were written.
+    /// Returns the number of written rows.
     fn done(self, query: PgQuery) -> impl Future<Output = Result<PgQueryResult, Error>> + Send;
 }
 
@@ -81,7 +81,7 @@ impl<T> Statement<T> {
         Self { query: self.query.bind(value), ..self }
     }
 
-    /// Whether the connection keeps it, with its plan.
+    /// Sets whether the connection keeps the statement with its plan.
     pub(in crate::store) fn persistent(self, kept: bool) -> Self {
         Self { query: self.query.persistent(kept), ..self }
     }
@@ -102,7 +102,7 @@ impl<T> Statement<T> {
         on.done(self.query).await
     }
 
-    /// As sqlx has it, for rows that are read as they come.
+    /// Returns the sqlx query, for rows that are read as they arrive.
     pub(in crate::store) fn into_query(self) -> PgQuery {
         self.query
     }

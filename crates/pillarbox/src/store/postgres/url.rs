@@ -1,33 +1,33 @@
-//! URLs of databases, as libpq reads them: several hosts, and which of them is wanted. Pure. The rest of a URL is the
-//! driver's to read, once for each host.
+//! Database URLs, as libpq reads them: several hosts, and the wanted kind of server. Pure. The driver parses the rest of a URL,
+//! once for each host.
 
 use std::time::Duration;
 
-/// Which servers are taken: libpq's `target_session_attrs`.
+/// The kind of server that is accepted: libpq's `target_session_attrs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Session {
-    /// The first that answers.
+    /// The first server that responds.
     Any,
-    /// One that can be written to.
+    /// A server that accepts writes.
     ReadWrite,
-    /// One that is no standby.
+    /// A server that is not a standby.
     Primary,
 }
 
-/// A URL, read.
+/// A parsed URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Address {
-    /// A URL for each host, with nothing in it that the driver does not know.
+    /// A URL for each host, with only parameters that the driver knows.
     pub(super) hosts: Vec<String>,
     pub(super) session: Session,
     pub(super) connect_timeout: Option<Duration>,
 }
 
-/// A host as it stands in a URL, and its port.
+/// A host as written in a URL, and its port.
 type Host = (String, Option<String>);
 
 impl Address {
-    /// The problem names no part of the URL that could be secret.
+    /// Parses a URL. The error contains no part of the URL that could be secret.
     pub(super) fn parse(url: &str) -> Result<Self, String> {
         let (scheme, rest) = url.split_once("://").ok_or("it is not a URL; write postgres://USER@HOST/DATABASE")?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -47,7 +47,7 @@ impl Address {
         let several = hosts.len() > 1;
         let session = parameters.session.unwrap_or(if several { Session::ReadWrite } else { Session::Any });
         let connect_timeout = parameters.connect_timeout;
-        // One host is the driver's to read.
+        // The driver parses a single host.
         if !several {
             let rest = joined(parameters.host_and_port.into_iter().chain(parameters.rest));
             return Ok(Self { hosts: vec![format!("{scheme}://{user}{place}{rest}")], session, connect_timeout });
@@ -66,20 +66,20 @@ impl Address {
     }
 }
 
-/// With the question mark, if there are any.
+/// Joins parameters, with a leading question mark if there are any.
 fn joined<'a>(parameters: impl Iterator<Item = &'a str>) -> String {
     let parameters: Vec<&str> = parameters.collect();
     if parameters.is_empty() { String::new() } else { format!("?{}", parameters.join("&")) }
 }
 
-/// What is read here, and the rest.
+/// The parameters that are parsed here, and the rest.
 #[derive(Default)]
 struct Parameters<'a> {
     hosts: Option<String>,
     ports: Option<String>,
     session: Option<Session>,
     connect_timeout: Option<Duration>,
-    /// As they were written.
+    /// The parameters as they were written.
     host_and_port: Vec<&'a str>,
     rest: Vec<&'a str>,
 }
@@ -96,7 +96,7 @@ impl<'a> Parameters<'a> {
             "target_session_attrs" => self.session = Some(session(&decoded(value)?)?),
             "connect_timeout" => {
                 let seconds: u64 = value.parse().map_err(|_| "connect_timeout must be a number of seconds")?;
-                // libpq: 0 means no limit, and one second is not enough for anybody.
+                // As in libpq, 0 means no limit, and the minimum is two seconds.
                 self.connect_timeout = (seconds > 0).then(|| Duration::from_secs(seconds.max(2)));
             }
             _ => self.rest.push(parameter),
@@ -117,7 +117,7 @@ fn session(value: &str) -> Result<Session, String> {
     }
 }
 
-/// `host`, `host:1`, `[::1]:1` or `%2Frun%2Fpostgresql:1`.
+/// Parses `host`, `host:1`, `[::1]:1` or `%2Frun%2Fpostgresql:1`.
 fn host_and_port(text: &str) -> Result<Host, String> {
     let after_brackets = text.rfind(']').map_or(0, |end| end + 1);
     let Some(colon) = text[after_brackets..].find(':') else { return Ok((text.to_owned(), None)) };
@@ -125,7 +125,7 @@ fn host_and_port(text: &str) -> Result<Host, String> {
     Ok((host.to_owned(), some_port(port)?))
 }
 
-/// One port for all hosts, or one for each.
+/// Assigns one port to all hosts, or one to each.
 fn with_ports(hosts: Vec<Host>, ports: &str) -> Result<Vec<Host>, String> {
     let ports: Vec<Option<String>> = ports.split(',').map(some_port).collect::<Result<_, _>>()?;
     if ports.len() > 1 && ports.len() != hosts.len() {
@@ -148,7 +148,7 @@ fn some_port(text: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// A host as the authority of a URL takes it: the directory of a socket has slashes.
+/// Encodes a host for the authority of a URL. A socket directory contains slashes.
 fn encoded(host: &str) -> String {
     let bare_ipv6 = host.contains(':') && !host.starts_with(['/', '[']);
     if bare_ipv6 { format!("[{host}]") } else { host.replace('/', "%2F") }

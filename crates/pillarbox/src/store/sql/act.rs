@@ -1,4 +1,4 @@
-//! What people do to events and destinations. Each action and its line in the audit are one transaction.
+//! Actions of people on events and destinations. Each action and its audit entry are one transaction.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::store::inspect::{AuditView, PausedView, State};
 use crate::store::list::{Filter, Turn};
 use crate::store::row::{answers, distinct, kept, replayed};
 
-/// How often others may take the keys of replays first.
+/// The number of rounds in which others may take the replay keys first.
 const ROUNDS_IN_VAIN: usize = 5;
 
 pub(super) async fn retry<D: Database>(
@@ -61,7 +61,7 @@ pub(super) async fn replay<D: Database>(
     Ok(replayed(ids, &made, &pending))
 }
 
-/// Emits events once more. Returns the new id of each that was, and the ids of those that are still pending.
+/// Emits events again. Returns the new id of each replayed event, and the ids of events that are still pending.
 pub(super) async fn replay_events<D: Database>(
     tx: &mut D::Tx,
     asked: Asked<'_>,
@@ -87,7 +87,7 @@ async fn write_replays<D: Database>(
 ) -> Result<HashMap<Uuid, Uuid>, DriverError> {
     let mut made = HashMap::new();
     let mut in_vain = 0;
-    // Events that share a key with each other, or with what somebody else replays now, wait for the next round.
+    // Events that share a key with each other, or with a concurrent replay, wait for the next round.
     while !open.is_empty() {
         let call = Call::new(D::statements().replay)
             .bind(open.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
@@ -97,7 +97,7 @@ async fn write_replays<D: Database>(
             .bind(REPLAY_OF);
         let rows = tx.rows(call).await?;
         let written = rows.iter().map(|row| row.id("id")).collect::<Result<HashSet<Uuid>, _>>()?;
-        // Somebody else has taken just these numbers.
+        // A concurrent replay has taken exactly these numbers.
         in_vain += usize::from(written.is_empty());
         if in_vain > ROUNDS_IN_VAIN {
             break;
@@ -108,7 +108,7 @@ async fn write_replays<D: Database>(
     Ok(made)
 }
 
-/// Returns the oldest dead letters that the filter finds.
+/// Returns the oldest dead letters that the filter matches.
 pub(super) async fn failed_ids<D: Database>(store: &D, filter: &Filter, most: usize) -> Result<Vec<Uuid>, StoreError> {
     let filter = Filter { state: Some(State::Failed), ..filter.clone() };
     let mut ids = Vec::new();
@@ -160,7 +160,7 @@ pub(super) async fn audit<D: Database>(
     store.rows(Through::People, call).await?.iter().map(read::audit).collect()
 }
 
-/// Begins a line of the audit that batches add to.
+/// Begins an audit entry that batches add to.
 pub(super) async fn open_entry<D: Database>(
     store: &D,
     who: &str,
@@ -170,7 +170,7 @@ pub(super) async fn open_entry<D: Database>(
     one(store.rows(Through::People, audit_line::<D>(who, what, target, Some(0))).await?)?.number("id")
 }
 
-/// Adds what was done to the audit; an action that changed nothing leaves no line.
+/// Adds an action to the audit. An action that changed nothing leaves no entry.
 pub(super) async fn write_down<D: Database>(
     tx: &mut D::Tx,
     entry: Entry<'_>,
@@ -191,7 +191,7 @@ pub(super) fn audit_line<D: Database>(who: &str, what: &str, target: &str, event
     Call::new(D::statements().audit_write).bind(who).bind(what).bind(kept(target).into_owned()).bind(events)
 }
 
-/// Tells idle relays that events are due, so that none has to find out by polling.
+/// Wakes idle relays if events are due, so that polling need not find them.
 pub(super) async fn wake_relays<D: Database>(tx: &mut D::Tx, due: usize) -> Result<(), DriverError> {
     match D::WAKE {
         Some(wake) if due > 0 => tx.done(Call::new(wake)).await.map(drop),

@@ -1,4 +1,4 @@
-//! Jobs and sessions of the admin.
+//! The admin's jobs and sessions.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::store::act::{Marked, Retried};
 use crate::store::desk::{AdminStore, JobAction, JobLease, JobState, JobStep, JobView, NewJob, SessionLimits};
 use crate::store::row::{answers, distinct, kept};
 
-/// How many jobs are kept.
+/// The number of jobs that are kept.
 const KEPT: usize = 50;
 
 #[async_trait]
@@ -98,7 +98,7 @@ async fn start<D: Database>(
         .bind(token)
         .bind(lasts.as_secs_f64())
         .bind(most);
-    // The line goes with the transaction that is dropped.
+    // On an early return, the audit entry is rolled back with the dropped transaction.
     let Some(started) = tx.rows(call).await?.first().map(read).transpose()? else { return Ok(None) };
     tx.done(Call::new(sql.job_forget).bind(KEPT)).await?;
     tx.commit().await?;
@@ -191,7 +191,7 @@ async fn find_session<D: Database>(
     row.text("name").map(Some)
 }
 
-/// A statement that begins with a job's id and the token of its lease.
+/// Returns a statement whose first values are a job's id and the token of its lease.
 fn held(text: &'static str, lease: JobLease) -> Call {
     Call::new(text).bind(lease.job).bind(lease.token)
 }

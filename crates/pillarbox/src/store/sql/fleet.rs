@@ -1,4 +1,4 @@
-//! What the relays of one database tell each other and people: heartbeats, metrics, what a sweep and a cleanup do.
+//! The data that the relays of one database share: heartbeats, metrics, and the results of sweep and cleanup.
 
 use std::collections::HashMap;
 
@@ -73,7 +73,7 @@ pub(super) async fn minutes<D: Database>(store: &D, since: DateTime<Utc>) -> Res
     Ok(merged(minutes?))
 }
 
-/// Returns the relays that have written a heartbeat, with the lanes of those that are alive.
+/// Returns the relays that have written a heartbeat, with the lanes of live relays.
 pub(super) async fn relays<D: Database>(store: &D) -> Result<Vec<RelayView>, DriverError> {
     let sql = D::statements();
     let relays = store.rows(Through::People, Call::new(sql.counts_relays)).await?;

@@ -1,4 +1,4 @@
-//! One event with everything that is kept of it, and the outbox in numbers.
+//! One event with all its details, and the counts of the outbox.
 
 use uuid::Uuid;
 
@@ -43,7 +43,7 @@ pub(super) async fn counts<D: Database>(store: &D) -> Result<Counts, DriverError
 pub(super) async fn depth<D: Database>(store: &D) -> Result<Depth, DriverError> {
     let call = Call::new(D::statements().depth).bind(Depth::EXACT);
     let row = one(store.rows(Through::Index, call).await?)?;
-    // What the index held when the database last looked: a database that does not know says nothing.
+    // The database's last estimate of the index size. A database without estimates has no such column.
     let once = |name: &str| Ok::<_, DriverError>(row.maybe_float(name)?.unwrap_or_default());
     let told = |name: &str, known: &str| Ok::<_, DriverError>(Depth::told(row.count(name)?, once(known)?));
     let (due, scheduled, sending) = (told("due", "due_once")?, row.count("scheduled")?, row.count("sending")?);
@@ -65,7 +65,7 @@ pub(in crate::store) async fn remaining<D: Database>(store: &D) -> Result<u64, S
     rows.and_then(|rows| one(rows)?.count("remaining")).map_err(database("counting due events"))
 }
 
-/// Emits in a transaction of its own, and adds a line to the audit when `who` is given and the event is new.
+/// Emits in a transaction of its own, and adds an audit entry when `who` is given and the event is new.
 pub(super) async fn emit<D: Database>(
     store: &D,
     event: Event,
@@ -82,7 +82,7 @@ pub(super) async fn emit<D: Database>(
     Ok(emitted)
 }
 
-/// The row of a statement that always returns one.
+/// Returns the row of a statement that always returns one.
 pub(super) fn one<R>(rows: Vec<R>) -> Result<R, DriverError> {
     rows.into_iter().next().ok_or_else(|| "the statement returned no row".into())
 }

@@ -1,4 +1,4 @@
-//! People's side of an outbox, for every SQL database. What it writes is on disk when it returns.
+//! `Inspect` for every SQL database. Writes are on disk when a method returns.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};

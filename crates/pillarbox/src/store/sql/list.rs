@@ -1,4 +1,4 @@
-//! Lists of events: a stretch of an index at a time.
+//! Lists of events, one stretch of an index at a time.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -23,7 +23,8 @@ pub(super) async fn page<D: Database>(store: &D, filter: &Filter, turn: &Turn) -
     Ok(plan.page())
 }
 
-/// Returns the entries that were found, and how many the stretch has, if it has come to its end and the database must count.
+/// Returns the entries that were found. Also returns the stretch's length if it was read to its end and the database must
+/// count.
 async fn walk_along<D: Database>(
     store: &D,
     stretch: &Stretch,
@@ -32,7 +33,7 @@ async fn walk_along<D: Database>(
     budget: u64,
 ) -> Result<(Vec<Passed>, u64), DriverError> {
     let sql = D::statements();
-    // Both statements see the same table.
+    // One transaction, so that both statements see the same table.
     let mut tx = store.begin(Through::Index).await?;
     let rows = tx.rows(ask::<D>(along::<D>(stretch, sql.list), stretch, filter, most, budget)).await?;
     let length = match D::LIST_LENGTH {
@@ -54,7 +55,7 @@ async fn length<D: Database>(
     one(tx.rows(call).await?)?.count("length")
 }
 
-/// A statement that takes the values of `list.sql`.
+/// Returns a statement with the values of `list.sql`.
 fn ask<D: Database>(text: String, stretch: &Stretch, filter: &Filter, most: usize, budget: u64) -> Call {
     let to = filter.destination.as_ref();
     let routes = to.map(|to| to.routes.iter().collect::<Vec<_>>()).unwrap_or_default();
@@ -83,7 +84,7 @@ fn ask<D: Database>(text: String, stretch: &Stretch, filter: &Filter, most: usiz
         .bind(routes.iter().map(|route| leads(&route.to)).collect::<Vec<_>>())
 }
 
-/// Puts two of our own texts together, and one of two words.
+/// Combines two texts of this program and a direction.
 fn along<D: Database>(stretch: &Stretch, text: &str) -> String {
     let sql = D::statements();
     let way = match stretch.way {
@@ -162,7 +163,7 @@ async fn ids<D: Database>(store: &D, call: Call) -> Result<Vec<Uuid>, DriverErro
     store.rows(Through::Index, call).await?.iter().map(|row| row.id("id")).collect()
 }
 
-/// In the order of `seq`.
+/// Returns the events in the order of `seq`.
 async fn views<D: Database>(store: &D, ids: &[Uuid]) -> Result<Vec<EventView>, DriverError> {
     let call = Call::new(D::statements().views).bind(ids);
     store.rows(Through::People, call).await?.iter().map(read::view).collect()

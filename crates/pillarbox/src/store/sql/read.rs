@@ -1,4 +1,4 @@
-//! Rows as the values that people and relays see.
+//! Converts rows into the values that people and relays see.
 
 use serde_json::value::RawValue;
 
@@ -57,7 +57,7 @@ fn max_attempts(row: &impl Row) -> Result<Option<u32>, DriverError> {
     Ok(most.map(|most| u32::try_from(most.unsigned_abs()).unwrap_or(u32::MAX)))
 }
 
-/// An event without its deliveries and attempts, which are rows of their own.
+/// Reads an event without its deliveries and attempts, which are rows of their own.
 pub(super) fn detail(row: &impl Row) -> Result<EventDetail, DriverError> {
     Ok(EventDetail {
         event: view(row)?,
@@ -115,7 +115,7 @@ pub(super) fn minute(row: &impl Row) -> Result<Minute, DriverError> {
     })
 }
 
-/// A relay without its lanes, which are rows of their own.
+/// Reads a relay without its lanes, which are rows of their own.
 pub(super) fn relay(row: &impl Row) -> Result<RelayView, DriverError> {
     Ok(RelayView {
         id: row.id("id")?,

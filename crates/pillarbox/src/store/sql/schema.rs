@@ -1,10 +1,10 @@
-//! Migrate: the numbered files, one transaction for all that are missing.
+//! Migrate: the numbered files, with one transaction for all missing ones.
 
 use super::{Call, Database, Row, Through, Transaction, database};
 use crate::error::{DriverError, StoreError};
 use crate::store::migrate::{self, Migration};
 
-/// Applies the migrations that are missing and returns them. Several programs may do so at once.
+/// Applies the missing migrations and returns them. Several programs may do so at once.
 pub(in crate::store) async fn migrate<D: Database>(store: &D) -> Result<Vec<Migration>, StoreError> {
     apply_missing(store).await.map_err(database("migrating the outbox's tables"))
 }
@@ -40,7 +40,7 @@ pub(super) async fn check<D: Database>(store: &D) -> Result<(), StoreError> {
     }
 }
 
-/// Each version that was applied, with the least program that can work on it.
+/// Returns each applied version with the lowest program version that can work on it.
 fn versions(rows: &[impl Row]) -> Result<Vec<(i32, String)>, DriverError> {
     let version = |row: &_| {
         let number = Row::number(row, "version")?;

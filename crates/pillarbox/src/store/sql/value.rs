@@ -1,4 +1,4 @@
-//! Statements with their values, and rows, whatever the driver.
+//! Statements with their values, and rows, for every driver.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::error::DriverError;
 use crate::store::list::Bound;
 
-/// A statement with its values, in their order.
+/// A statement with its values, in order.
 #[derive(Debug)]
 pub(in crate::store) struct Call {
     pub(in crate::store) text: Cow<'static, str>,
@@ -27,7 +27,7 @@ impl Call {
     }
 }
 
-/// A value that a statement takes. Absent values have their type, too: PostgreSQL wants to know it.
+/// A value of a statement. Absent values also have a type, because PostgreSQL needs it.
 #[derive(Debug, Clone)]
 pub(in crate::store) enum Value {
     Number(Option<i64>),
@@ -77,7 +77,7 @@ values! {
     Vec<bool>: flags => Self::Flags(flags),
 }
 
-/// A row of an answer. Columns are read by name; an error names what is wrong with one.
+/// A row of a result. Columns are read by name; an error describes the column's problem.
 pub(in crate::store) trait Row: Send + Sync {
     fn maybe_number(&self, column: &str) -> Result<Option<i64>, DriverError>;
     fn maybe_float(&self, column: &str) -> Result<Option<f64>, DriverError>;
@@ -86,19 +86,19 @@ pub(in crate::store) trait Row: Send + Sync {
     fn flag(&self, column: &str) -> Result<bool, DriverError>;
     fn id(&self, column: &str) -> Result<Uuid, DriverError>;
 
-    /// A moment as a cursor holds it.
+    /// Returns a time as a cursor holds it.
     fn mark(&self, column: &str) -> Result<Option<String>, DriverError>;
 
     fn number(&self, column: &str) -> Result<i64, DriverError> {
         there(self.maybe_number(column)?, column)
     }
 
-    /// A number that is never negative.
+    /// Returns a number that is never negative.
     fn count(&self, column: &str) -> Result<u64, DriverError> {
         self.number(column).map(i64::unsigned_abs)
     }
 
-    /// A small number that is never negative.
+    /// Returns a small number that is never negative.
     fn small(&self, column: &str) -> Result<u32, DriverError> {
         Ok(u32::try_from(self.count(column)?).unwrap_or(u32::MAX))
     }

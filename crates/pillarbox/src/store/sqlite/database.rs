@@ -1,4 +1,4 @@
-//! SQLite as the layer over all SQL databases sees it: ids and moments are text, lists of values travel as one JSON value.
+//! The `Database` of SQLite. Ids and times are text, and lists of values are bound as one JSON value.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -69,7 +69,7 @@ impl Database for SqliteStore {
         glob(name)
     }
 
-    /// Moments are compared as texts, and any text can be compared.
+    /// Times are compared as text, and any text can be compared.
     fn check_bound(_bound: &Bound) -> Result<(), BadCursor> {
         Ok(())
     }
@@ -144,7 +144,7 @@ impl SqliteStore {
         }
     }
 
-    /// Makes the events due that the statement returns, and their deliveries to this destination with them.
+    /// Makes the events due that the statement returns, with their deliveries to this destination.
     async fn unpark_events(&self, on: &str, call: Call) -> Result<u64, DriverError> {
         let mut tx = self.begin(Through::Relay).await?;
         let unparked = ids(&mut tx, call).await?;
@@ -157,7 +157,7 @@ impl SqliteStore {
     }
 }
 
-/// The ids that a statement returns.
+/// Returns the ids that a statement returns.
 async fn ids(tx: &mut Tx, call: Call) -> Result<Vec<Uuid>, DriverError> {
     tx.rows(call).await?.iter().map(|row| row.id("id")).collect()
 }
@@ -167,7 +167,7 @@ async fn statuses(tx: &mut Tx, ids: &[Uuid]) -> Result<Vec<(Uuid, String)>, Driv
     rows.iter().map(|row| Ok((row.id("id")?, row.text("status")?))).collect()
 }
 
-/// What became of each event: `to` for the changed ones, `failed` for dead letters that stayed what they are.
+/// Returns each event's result: `to` for changed events, `failed` for dead letters that stayed as they are.
 fn answers(statuses: Vec<(Uuid, String)>, changed: &[Uuid], to: &str, failed: &str) -> Vec<(Uuid, String)> {
     let changed: HashSet<&Uuid> = changed.iter().collect();
     let answer = |(id, status): (Uuid, String)| {
@@ -232,7 +232,7 @@ impl Row for SqliteRow {
         Ok(self.try_get(column)?)
     }
 
-    /// A column that is not there is absent: SQLite keeps no estimates.
+    /// Reads a missing column as absent, because SQLite keeps no estimates.
     fn maybe_float(&self, column: &str) -> Result<Option<f64>, DriverError> {
         match self.try_get(column) {
             Err(sqlx::Error::ColumnNotFound(_)) => Ok(None),

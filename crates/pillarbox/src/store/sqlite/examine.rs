@@ -1,4 +1,4 @@
-//! What may be wrong with an outbox in SQLite.
+//! Finds problems of an outbox in SQLite.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::error::DriverError;
 use crate::store::examine::Finding;
 use crate::store::{Fleet, Inspect};
 
-/// Due for so long, with no relay alive.
+/// How long an event must be due, with no relay alive, to be reported.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
 impl SqliteStore {
-    /// Without the tables there is nothing else to look at.
+    /// Runs all checks. Without the tables, only the first one.
     pub(super) async fn examine_database(&self) -> Result<Vec<Finding>, DriverError> {
         if let Err(error) = self.check().await {
             return Ok(vec![Finding::bad("schema", error.to_string(), "run `pillarbox migrate`")]);

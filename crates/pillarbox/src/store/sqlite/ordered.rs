@@ -1,4 +1,4 @@
-//! Ordered claims on SQLite: page by page through what is due, until one has events that may be sent.
+//! Ordered claims on SQLite: reads due events page by page, until a page has events that may be sent.
 
 use std::time::Instant;
 
@@ -62,7 +62,7 @@ impl SqliteStore {
     }
 }
 
-/// A page without an event to take is told in one row without one.
+/// Returns whether the row has an event. A page without an event to take is one row without an event.
 fn is_event(row: &SqliteRow) -> bool {
     row.try_get::<Option<String>, _>("id").is_ok_and(|id| id.is_some())
 }

@@ -1,4 +1,4 @@
-//! Rows of SQLite as the values the relay and people see: ids and moments are text.
+//! Converts rows of SQLite into the values that relays and people see. Ids and times are text.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::error::{DriverError, StoreError};
 use crate::event::{StoredEvent, read_headers};
 use crate::store::row::read_deliveries;
 
-/// A row of `claim_due.sql`: the event, and what is kept of its destinations.
+/// Reads a row of `claim_due.sql`: the event and its stored deliveries.
 pub(super) fn claimed(row: &SqliteRow) -> Result<(StoredEvent, Vec<Delivery>), StoreError> {
     let event = event(row)?;
     let deliveries: Option<String> = row.try_get("deliveries").map_err(database("reading a claim"))?;

@@ -11,10 +11,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
 ];
 
 impl SqliteStore {
-    /// Applies the migrations that are missing and returns them. Several programs may do so at once.
+    /// Applies the missing migrations and returns them. Several programs may do so at once.
     ///
     /// # Errors
-    /// What the database said; nothing was applied then.
+    /// When the database returns an error; then nothing was applied.
     pub async fn migrate(&self) -> Result<Vec<Migration>, StoreError> {
         sql::migrate(self).await
     }

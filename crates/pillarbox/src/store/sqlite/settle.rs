@@ -12,7 +12,7 @@ use crate::store::row::{self, ATTEMPTS_KEPT, Written};
 use crate::store::{Settlement, Ticket};
 
 impl SqliteStore {
-    /// Answers the events whose lease was still ours.
+    /// Settles the events whose lease still holds them, and returns their ids.
     pub(super) async fn settle_batch(
         &self,
         settlements: &[Settlement],
@@ -94,7 +94,7 @@ async fn settle_attempts(connection: &mut SqliteConnection, kept: &[&Settlement]
     Ok(())
 }
 
-/// With an event goes what is kept of it: `ids` is a JSON array.
+/// Deletes the deliveries and attempts of events. `ids` is a JSON array.
 pub(super) async fn delete_details(connection: &mut SqliteConnection, ids: &str) -> Result<(), sqlx::Error> {
     sqlx::query(SQL.delete_deliveries).bind(ids).execute(&mut *connection).await?;
     sqlx::query(SQL.delete_attempts).bind(ids).execute(connection).await?;

@@ -1,4 +1,4 @@
-//! Wake on SQLite: a number that changes when another connection has committed, looked at often because it is cheap.
+//! Wake on SQLite: polls a number that changes when another connection commits. The read is cheap, so it is frequent.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use super::SQL;
 use crate::relay::wake::Waker;
 use crate::store::WakeUp;
 
-/// How often the number is looked at while it changes. A look reads a page of shared memory, but it is another thread that
-/// does so: 200 a second cost two thirds of a percent of a core.
+/// The polling interval while the number changes. A read touches one page of shared memory, but runs on another thread: 200
+/// reads a second cost two thirds of a percent of a core.
 const INTERVAL: Duration = Duration::from_millis(5);
-/// After so many looks in vain the pause is twice as long, and then twice as long again.
+/// The number of reads without a change after which the interval doubles. It doubles twice at most.
 const LOOKS: u32 = 20;
 
-/// The pause after so many looks in vain.
+/// Returns the interval after this many reads without a change.
 fn pause(looks: u32) -> Duration {
     INTERVAL * (1 << (looks / LOOKS).min(2))
 }

@@ -1,4 +1,4 @@
-//! Copies of one of our messages, published to RabbitMQ with confirms, so many in flight.
+//! Publishes copies of one message to RabbitMQ with confirms, with a limited number in flight.
 
 use std::time::Instant;
 
@@ -10,20 +10,20 @@ use lapin::options::{BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions,
 use lapin::{Connection, ConnectionProperties};
 use serde_json::Value;
 
-/// Publishes, persistent, to a durable queue.
+/// Publishes persistent messages to a durable queue.
 #[derive(Args)]
 pub(crate) struct Amqp {
     #[arg(long)]
     broker: String,
     #[arg(long)]
     count: u64,
-    /// Deleted before and after.
+    /// The queue; deleted before and after.
     #[arg(long, default_value = "raw")]
     queue: String,
-    /// How many wait for their confirm at once.
+    /// The number of messages in flight, without their confirm.
     #[arg(long, default_value_t = 1000)]
     in_flight: usize,
-    /// About so many bytes of JSON as the task's argument.
+    /// The approximate number of bytes of JSON in the task's argument.
     #[arg(long, default_value_t = 490)]
     payload: usize,
 }

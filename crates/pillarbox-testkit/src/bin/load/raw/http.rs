@@ -1,4 +1,4 @@
-//! The HTTP sink itself, called as a relay's lane calls it.
+//! Calls the HTTP sink itself, as a relay's lane does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ pub(crate) struct Http {
     count: u64,
     #[arg(long, default_value_t = 64)]
     concurrency: usize,
-    /// About so many bytes of JSON.
+    /// The approximate number of bytes of JSON.
     #[arg(long, default_value_t = 490)]
     payload: usize,
 }

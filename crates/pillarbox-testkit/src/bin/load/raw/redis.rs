@@ -1,4 +1,4 @@
-//! Copies of one of our messages, pushed to Redis in pipelines on one connection.
+//! Pushes copies of one message to Redis, in pipelines on one connection.
 
 use std::time::Instant;
 
@@ -13,13 +13,13 @@ pub(crate) struct Redis {
     broker: String,
     #[arg(long)]
     count: u64,
-    /// Deleted before and after.
+    /// The queue; deleted before and after.
     #[arg(long, default_value = "raw")]
     queue: String,
-    /// LPUSH commands in one pipeline.
+    /// The number of LPUSH commands per pipeline.
     #[arg(long, default_value_t = 100)]
     pipeline: u64,
-    /// About so many bytes of JSON as the task's argument.
+    /// The approximate number of bytes of JSON in the task's argument.
     #[arg(long, default_value_t = 490)]
     payload: usize,
 }
