@@ -42,7 +42,8 @@ impl<'a> Parcel<'a> {
         (self.exchange.as_str(), self.routing_key.as_str())
     }
 
-    /// Returns whether the broker returned this message. A return has no delivery tag, and the client guesses.
+    /// Returns whether the broker returned this message. A return has no delivery tag, and the client can only guess, so
+    /// the address and the correlation id decide.
     pub(super) fn is(&self, returned: &BasicReturnMessage) -> bool {
         let correlation_id = returned.properties.correlation_id().as_ref().map(ShortString::as_str);
         returned.exchange == self.exchange

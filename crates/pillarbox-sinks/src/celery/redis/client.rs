@@ -75,7 +75,7 @@ impl Client {
         }
     }
 
-    /// Drops this connection.
+    /// Drops this connection, if it is still the current one.
     pub(super) async fn forget(&self, link: &Link) {
         let mut current = self.link.lock().await;
         if current.as_ref().is_some_and(|known| Arc::ptr_eq(&known.declared, &link.declared)) {
@@ -83,7 +83,7 @@ impl Client {
         }
     }
 
-    /// Drops the connection, whichever it is.
+    /// Drops the current connection.
     pub(super) async fn reset(&self) {
         *self.link.lock().await = None;
     }
