@@ -1,7 +1,7 @@
 //! The program `pillarbox`: relays, inspects and manages a transactional outbox.
 //!
-//! The command line is parsed first, then the configuration is lowered once, then one command runs. The program contains no
-//! SQL; it uses the outbox only through the library's store traits.
+//! The command line is parsed first, then the configuration is lowered once, then one command runs. The program has no
+//! SQL on the outbox; it uses the outbox only through the library's store traits.
 
 mod admin;
 mod cli;

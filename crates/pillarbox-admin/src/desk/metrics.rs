@@ -28,7 +28,7 @@ pub struct Overview {
     pub observed: Observations,
 }
 
-/// What relays and people have written into the tables.
+/// Rows that relays and people have written into the tables.
 #[derive(Debug, Clone, Default)]
 pub struct Observations {
     /// Counts per minute and destination.
