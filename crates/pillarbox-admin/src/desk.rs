@@ -28,7 +28,7 @@ mod jobs;
 mod metrics;
 mod story;
 
-/// The most audit lines of a page, and the most events that one call names.
+/// The maximum number of audit lines of a page, and of events that one call names.
 pub const MOST: usize = 500;
 
 /// Reads and acts on an outbox.

@@ -15,7 +15,7 @@ use crate::config::{Environment, Settings};
 use crate::curl;
 use crate::door::{Door, Serving, Tls};
 
-/// The most connections: more than a team needs.
+/// The maximum number of connections: more than a team needs.
 const CONNECTIONS: usize = 512;
 
 /// How strictly the admin must be served.

@@ -43,7 +43,7 @@ pub(crate) struct Settings {
     pub(crate) database: Database,
     pub(crate) source: SourceSettings,
     pub(crate) relay: RelaySettings,
-    /// The file that is touched whenever the relay's loop completes a pass.
+    /// The file that is touched whenever the relay's loop completes a claim.
     pub(crate) liveness_file: Option<PathBuf>,
     pub(crate) metrics: MetricsSettings,
     pub(crate) tracing: TracingSettings,

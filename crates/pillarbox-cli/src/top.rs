@@ -44,7 +44,7 @@ fn every(text: &str) -> Result<Duration, String> {
 
 /// The rows of a printed frame.
 const HEIGHT: u16 = 40;
-/// The most groups of dead letters on the screen.
+/// The maximum number of groups of dead letters on the screen.
 const LETTERS: usize = 4;
 const LETTERS_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// The window of the chart.

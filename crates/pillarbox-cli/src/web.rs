@@ -21,7 +21,7 @@ pub(crate) mod health;
 
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The most connections: enough for a few collectors and probes.
+/// The maximum number of connections: enough for a few collectors and probes.
 const CONNECTIONS: usize = 64;
 
 #[derive(Clone)]

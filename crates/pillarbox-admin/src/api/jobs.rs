@@ -64,7 +64,7 @@ pub(super) struct JobAsked {
     filter: FilterAsked,
     #[serde(default, deserialize_with = "maybe_object")]
     group: Option<GroupNamed>,
-    /// The most events per second; no limit by default
+    /// The maximum number of events per second; no limit by default
     #[schema(minimum = 0.001, maximum = 100000)]
     rate: Option<f64>,
     /// For `fail`: the reason, which becomes part of the events' errors
@@ -136,7 +136,7 @@ pub(super) struct JobView {
     changed: u64,
     /// The number of events that had changed and were left alone
     refused: u64,
-    /// The most events per second
+    /// The maximum number of events per second
     rate: Option<f64>,
     /// Events per second so far
     speed: f64,

@@ -39,7 +39,7 @@ pub(super) struct EventsAsked {
     failed_since: Option<DateTime<Utc>>,
     /// The `next` of the previous page
     cursor: Option<String>,
-    /// The most events of a page; 50 by default
+    /// The maximum number of events of a page; 50 by default
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
     /// Whether the oldest events come first; the newest by default
@@ -137,7 +137,7 @@ pub(super) struct FindAsked {
 pub(super) struct AuditAsked {
     /// The `next` of the previous page
     pub(super) before: Option<i64>,
-    /// The most lines of a page; 50 by default
+    /// The maximum number of lines of a page; 50 by default
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
 }

@@ -29,7 +29,7 @@ pub struct DestinationInfo {
     pub timeout: Option<Duration>,
     /// The number of sends at once.
     pub concurrency: Option<usize>,
-    /// The most events per second.
+    /// The maximum number of events per second.
     pub rate: Option<f64>,
     /// Whether the configuration pauses it.
     pub paused: bool,

@@ -73,7 +73,7 @@ pub struct Job {
     pub target: String,
     /// The user who started it.
     pub who: String,
-    /// The most events per second.
+    /// The maximum number of events per second.
     pub rate: Option<f64>,
     /// The number of events when it started.
     pub expected: Preview,

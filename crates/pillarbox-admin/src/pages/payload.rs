@@ -2,7 +2,7 @@
 
 use crate::pretty::pretty;
 
-/// The most bytes that a page shows.
+/// The maximum number of bytes that a page shows.
 const LONGEST: usize = 64 << 10;
 
 /// A payload on a page.

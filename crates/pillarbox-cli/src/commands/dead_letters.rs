@@ -41,7 +41,7 @@ struct Which {
     /// Event type; * matches any characters: 'order.*'
     #[arg(long = "type", value_name = "PATTERN")]
     event_type: Option<String>,
-    /// Failed on this destination
+    /// Routed to this destination, or failed on it
     #[arg(long, value_name = "NAME")]
     destination: Option<String>,
     /// Failed within this time

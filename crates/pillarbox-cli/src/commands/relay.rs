@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// the program exits.
     #[arg(long, conflicts_with = "json")]
     report: bool,
-    /// Touch this file whenever the claim loop completes a pass, about once a second
+    /// Touch this file whenever the claim loop completes a claim, about once a second
     #[arg(long, value_name = "FILE")]
     liveness_file: Option<PathBuf>,
 }

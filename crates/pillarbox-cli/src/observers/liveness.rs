@@ -1,4 +1,4 @@
-//! `--liveness-file`: a file whose modification time shows when the claim loop last completed a pass. No timer touches it,
+//! `--liveness-file`: a file whose modification time shows when the claim loop last completed a claim. No timer touches it,
 //! so a probe of the file notices a relay that hangs, or whose database does not respond.
 
 use std::fs::{File, OpenOptions};
@@ -28,7 +28,7 @@ struct Touched {
 }
 
 impl Liveness {
-    /// Fails if the file cannot be written. The file is first touched after the first pass of the loop.
+    /// Fails if the file cannot be written. The file is first touched after the first claim of the loop.
     pub(crate) fn new(path: &Path) -> anyhow::Result<Self> {
         try_out(path).with_context(|| {
             format!("the liveness file {} cannot be written; name another, or create its directory", path.display())

@@ -18,7 +18,7 @@ use prometheus::{
 use super::depth::LastDepth;
 use super::statsd::named;
 
-/// The most event types with series of their own. Further types share one name.
+/// The maximum number of event types with series of their own. Further types share one name.
 const MOST_TYPES: usize = 200;
 const OTHERS: &str = "others";
 

@@ -19,7 +19,7 @@ use pillarbox::{Message, SendError, StoredEvent};
 use crate::config::source::SourceKind;
 use crate::observers::statsd::named;
 
-/// The most links of a span, by OpenTelemetry's default.
+/// The maximum number of links of a span, by OpenTelemetry's default.
 const LINKS: usize = 128;
 
 pub(super) struct Spans {

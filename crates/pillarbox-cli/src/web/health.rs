@@ -13,11 +13,11 @@ const CHECK_LIMIT: Duration = Duration::from_secs(2);
 /// The shortest interval between two database checks, however many requests there are.
 const CHECK_LASTS: Duration = Duration::from_secs(1);
 
-/// Records when the relay's loop completes a pass, and checks its database.
+/// Records when the relay's loop completes a claim, and checks its database.
 pub(crate) struct Health {
     source: Arc<Source>,
     turned_at: Mutex<Option<Instant>>,
-    /// The time without a pass after which the loop counts as hung.
+    /// The time without a completed claim after which the loop counts as hung.
     patience: Duration,
     checked: tokio::sync::Mutex<Option<(Instant, bool)>>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Answer {
     pub(crate) ok: bool,
     /// `ok` if the database is reachable and has the tables that this program works on.
     database: &'static str,
-    /// The seconds since the loop last completed a pass; `null` before the first one.
+    /// The seconds since the loop last completed a claim; `null` before the first one.
     turned_seconds_ago: Option<f64>,
 }
 

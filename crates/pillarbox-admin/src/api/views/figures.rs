@@ -168,7 +168,7 @@ struct Destination {
     events: Vec<String>,
     timeout_seconds: Option<f64>,
     concurrency: Option<usize>,
-    /// The most events per second
+    /// The maximum number of events per second
     rate: Option<f64>,
     /// Whether the configuration pauses it
     paused_by_configuration: bool,

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::GroupKey;
 
-/// The most events of one page and of one transaction.
+/// The maximum number of events of one page and of one transaction.
 pub(super) const PAGE: usize = 200;
 
 /// The events of a job.

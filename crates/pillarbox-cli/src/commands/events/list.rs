@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     parked_on: Option<String>,
     #[command(flatten)]
     which: Which,
-    /// The most events
+    /// At most this many events
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
     /// Continue after this cursor, which the previous page prints

@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     failed: bool,
     #[command(flatten)]
     which: Which,
-    /// The most events, the oldest first
+    /// At most this many events, the oldest first
     #[arg(long, requires = "failed", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     /// Do not ask for confirmation

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// The most different names. Further names become `other`, so that the server is not flooded with tags.
+/// The maximum number of different names. Further names become `other`, so that the server is not flooded with tags.
 const NAMES: usize = 1000;
 const OTHER: &str = "other";
-/// The most values of one timing that are sent, with their share of all values as the sample rate.
+/// The maximum number of values of one timing that are sent, with their share of all values as the sample rate.
 const SAMPLES: usize = 50;
 /// The size of a datagram that fits into one packet on every network.
 const DATAGRAM: usize = 1400;
