@@ -21,8 +21,8 @@ const FIRST_DELAY: Duration = Duration::from_millis(100);
 const LONGEST_DELAY: Duration = Duration::from_secs(2);
 /// Failures are forgotten after this time.
 const MEMORY: Duration = Duration::from_secs(60 * 60);
-/// The maximum number of entries. The ones with the fewest failures are removed first, so that new names and addresses cannot push out a
-/// penalty.
+/// The maximum number of entries. Entries with the fewest failures are removed first, so that new names and addresses
+/// cannot push out a penalty.
 const MOST: usize = 10_000;
 
 #[derive(Debug, PartialEq, Eq, Hash, Clone, Copy)]
