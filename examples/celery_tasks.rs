@@ -1,12 +1,12 @@
-//! Send tasks to Celery's workers from Rust: one task, a chain and a chord, and a rollback that takes its task along.
+//! Sends tasks to Celery workers from Rust: one task, a chain and a chord, and a rollback that also removes its task.
 //!
 //! ```sh
 //! export DATABASE_URL=postgres://postgres@127.0.0.1:5432/postgres
 //! cargo run -p pillarbox-examples --bin celery_tasks
 //! ```
 //!
-//! The tasks wait in the outbox. A relay brings them to the broker, and a worker that knows nothing of all this runs them:
-//! [celery_tasks.py](celery_tasks.py) is one, and says how.
+//! The tasks wait in the outbox. A relay sends them to the broker, and an unmodified worker runs them. For a worker and how
+//! to run it, see [celery_tasks.py](celery_tasks.py).
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use sqlx::{Postgres, Transaction};
 async fn main() -> Result<()> {
     let store = open_outbox(&database_url()).await?;
 
-    // The order and its task are committed together. A later look at it: ten minutes is long enough to pay.
+    // The order and its task are committed together. The task runs ten minutes later, as a reminder to pay.
     let mut tx = store.pool().begin().await?;
     let order = insert_order(&mut tx).await?;
     let remind = Task::new("orders.remind").arg(order).kwarg("by", "mail").countdown(Duration::from_secs(600));
@@ -28,7 +28,7 @@ async fn main() -> Result<()> {
     tx.commit().await?;
     println!("orders.remind has an id of {} characters", id.len());
 
-    // One after another, each with what the one before it answered. Somebody hears of it if one fails.
+    // One after another, each with the result of the previous one. If one fails, `orders.alarm` runs.
     let mut tx = store.pool().begin().await?;
     let workflow = chain([
         Task::new("orders.charge").arg(order),
@@ -38,19 +38,19 @@ async fn main() -> Result<()> {
     let sent = send(&mut tx, workflow.on_error(Task::new("orders.alarm"))).await?;
     println!("a chain of {} tasks, its result is the last one's: {}", sent.tasks.len(), sent.id == sent.tasks[2]);
 
-    // All at once, then one with the list of their answers. Workers need a result backend for that.
+    // All at once, then one task with the list of their results. Workers need a result backend for that.
     let parts = ["lid", "box", "post"].map(|part| Task::new("stock.weigh").arg(part));
     let sent = send(&mut tx, chord(parts, Task::new("orders.weigh"))).await?;
     println!("a chord of {} tasks", sent.tasks.len());
     tx.commit().await?;
 
-    // A rollback takes order and task.
+    // A rollback removes the order and the task.
     let mut tx = store.pool().begin().await?;
     let order = insert_order(&mut tx).await?;
     send_task(&mut tx, Task::new("orders.charge").arg(order)).await?;
     tx.rollback().await?;
 
-    // What no worker could run is refused, and the transaction goes on.
+    // A task that no worker could run is refused, and the transaction continues.
     let mut tx = store.pool().begin().await?;
     if let Err(error) = send_task(&mut tx, Task::new("")).await {
         println!("{error}");

@@ -1,4 +1,4 @@
-//! Emit through a blocking diesel transaction on PostgreSQL. Diesel's feature `postgres` needs libpq (Debian: libpq-dev).
+//! Emits through a blocking diesel transaction on PostgreSQL. Diesel's feature `postgres` needs libpq (Debian: libpq-dev).
 //!
 //! ```sh
 //! DATABASE_URL=postgres://postgres@127.0.0.1:5432/postgres cargo run -p pillarbox-examples --bin diesel
@@ -22,7 +22,7 @@ diesel::table! {
 async fn main() -> Result<()> {
     let url = database_url();
     let store = open_outbox(&url).await?;
-    // Diesel blocks, so it has a thread of its own.
+    // Diesel blocks, so it runs on a thread of its own.
     let (placed, lost) = tokio::task::spawn_blocking(move || place_and_lose(&url)).await??;
     show(&store, &placed).await?;
     show(&store, &lost).await
@@ -42,7 +42,7 @@ fn place_and_lose(url: &str) -> Result<(Emitted, Emitted)> {
     });
     println!("rolled back: {:?}", failed.map_err(|error| error.to_string()));
 
-    // Diesel has no type for a transaction, so this is noticed when it runs.
+    // Diesel has no type for a transaction, so a missing transaction is an error at run time.
     if let Err(error) = emit(&mut connection, Event::new("Order", 0, "order.placed")) {
         println!("{error}");
     }

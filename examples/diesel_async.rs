@@ -1,4 +1,4 @@
-//! Emit through a diesel-async transaction on PostgreSQL.
+//! Emits through a diesel-async transaction on PostgreSQL.
 //!
 //! ```sh
 //! DATABASE_URL=postgres://postgres@127.0.0.1:5432/postgres cargo run -p pillarbox-examples --bin diesel_async
@@ -39,7 +39,7 @@ async fn main() -> Result<()> {
     println!("rolled back: {:?}", failed.map_err(|error| error.to_string()));
     show(&store, &lost.expect("it was emitted before the card was refused")).await?;
 
-    // Diesel has no type for a transaction, so this is noticed when it runs.
+    // Diesel has no type for a transaction, so a missing transaction is an error at run time.
     if let Err(error) = emit(&mut connection, Event::new("Order", 0, "order.placed")).await {
         println!("{error}");
     }

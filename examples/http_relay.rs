@@ -1,4 +1,4 @@
-//! Relay over HTTP as a library: requests signed as Standard Webhooks say, to a small receiver in this process.
+//! Relays over HTTP as a library: signed requests, according to Standard Webhooks, to a small receiver in this process.
 //!
 //! ```sh
 //! cargo run -p pillarbox-examples --bin http_relay
@@ -32,9 +32,9 @@ async fn main() -> Result<()> {
     tx.commit().await?;
 
     let sink = HttpSink::new(HttpSettings {
-        // Two secrets while rotating: requests carry a signature by each.
+        // During a rotation there are two secrets, and requests carry a signature by each.
         secrets: vec![Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")],
-        // Receivers on this host and in private networks are refused otherwise.
+        // By default, receivers on this host and in private networks are refused.
         allow_private: true,
         ..HttpSettings::new(url)
     })?;
@@ -43,7 +43,7 @@ async fn main() -> Result<()> {
         .route(Route::new("order.*", ["runner"]))
         .build()?;
 
-    // One pass, as a scheduler or a test wants it; a service calls `run` with a future that ends it.
+    // One pass, for a scheduler or a test. A service calls `run` with a future that stops it.
     let pass = relay.run_once().await?;
     println!("{} processed, {} remaining", pass.processed, pass.remaining);
     receiver.abort();

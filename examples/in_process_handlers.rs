@@ -1,5 +1,5 @@
-//! Handlers in this process by pattern, an observer, and eager mode: what was committed is delivered before the caller
-//! goes on. That is for development and tests; in production the same relay runs with `Relay::run`.
+//! Handlers in this process by pattern, an observer, and eager mode: committed events are delivered before the caller
+//! continues. Eager mode is for development and tests; in production the same relay runs with `Relay::run`.
 //!
 //! ```sh
 //! cargo run -p pillarbox-examples --bin in_process_handlers
@@ -44,7 +44,7 @@ struct Placed {
     to: String,
 }
 
-/// The first route that matches decides, so what is mailed is not audited.
+/// Handles mail. The first route that matches decides, so events that are mailed are not audited.
 async fn send_mail(message: Message) -> Result<(), SendError> {
     let placed: Placed = message.payload_as().map_err(SendError::reject)?;
     if !placed.to.contains('@') {

@@ -1,19 +1,19 @@
-//! What the examples on PostgreSQL have in common: where the database is, its tables, and a look into the outbox.
+//! Shared code of the examples on PostgreSQL: the database's URL, its tables, and the state of an event.
 
 use anyhow::{Context, Result};
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::{Emitted, Inspect};
 
-/// `DATABASE_URL`, or a PostgreSQL on this machine.
+/// Returns `DATABASE_URL`, or the URL of a PostgreSQL on this machine.
 #[must_use]
 pub fn database_url() -> String {
     std::env::var("DATABASE_URL").unwrap_or_else(|_| "postgres://postgres@127.0.0.1:5432/postgres".to_owned())
 }
 
-/// Makes the outbox's tables, as `pillarbox migrate` does, and a table of the application's: `example_order`.
+/// Creates the outbox's tables, as `pillarbox migrate` does, and a table of the application: `example_order`.
 ///
 /// # Errors
-/// When the database is not there or refuses.
+/// Fails if the database is not reachable or refuses.
 pub async fn open_outbox(url: &str) -> Result<PostgresStore> {
     let store = PostgresStore::connect(url, "public").await.context("set DATABASE_URL to a PostgreSQL of yours")?;
     store.migrate().await?;
@@ -23,10 +23,10 @@ pub async fn open_outbox(url: &str) -> Result<PostgresStore> {
     Ok(store)
 }
 
-/// Prints what has become of an event after its transaction has ended.
+/// Prints the state of an event after its transaction has ended.
 ///
 /// # Errors
-/// When the database refuses.
+/// Fails if the database refuses.
 pub async fn show(store: &PostgresStore, emitted: &Emitted) -> Result<()> {
     let Emitted { event_type, idempotency_key, .. } = emitted;
     match store.get(emitted.id).await? {

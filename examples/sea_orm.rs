@@ -1,4 +1,4 @@
-//! Emit through a sea-orm transaction, here on PostgreSQL; on SQLite it is the same code.
+//! Emits through a sea-orm transaction, here on PostgreSQL; on SQLite it is the same code.
 //!
 //! ```sh
 //! DATABASE_URL=postgres://postgres@127.0.0.1:5432/postgres cargo run -p pillarbox-examples --bin sea_orm
@@ -24,7 +24,7 @@ async fn main() -> Result<()> {
     tx.commit().await?;
     show(&store, &placed).await?;
 
-    // A rollback takes both.
+    // A rollback removes both.
     let mut tx = connection.begin().await?;
     let order = insert_order(&tx).await?;
     let lost = emit(&mut tx, Event::new("Order", order, "order.placed")).await?;
@@ -32,7 +32,7 @@ async fn main() -> Result<()> {
     show(&store, &lost).await
 }
 
-// An entity's `insert` would do as well.
+// An entity's `insert` works too.
 async fn insert_order(tx: &DatabaseTransaction) -> Result<i64> {
     let insert = "INSERT INTO example_order (cents) VALUES (1990) RETURNING id";
     let row = tx.query_one_raw(Statement::from_string(DbBackend::Postgres, insert)).await?;

@@ -1,4 +1,4 @@
-//! Emit through sqlx on PostgreSQL: `emit`, `emit_once` and `emit_all`, a duplicate, and a rollback.
+//! Emits through sqlx on PostgreSQL: `emit`, `emit_once` and `emit_all`, a duplicate, and a rollback.
 //!
 //! ```sh
 //! DATABASE_URL=postgres://postgres@127.0.0.1:5432/postgres cargo run -p pillarbox-examples --bin sqlx_postgres
@@ -22,7 +22,7 @@ async fn main() -> Result<()> {
     tx.commit().await?;
     show(&store, &placed).await?;
 
-    // The same thing is not told twice; the transaction goes on.
+    // A duplicate is refused; the transaction continues.
     let mut tx = store.pool().begin().await?;
     match emit(&mut tx, Event::new("Order", order, "order.placed")).await {
         Err(EmitError::Duplicate { event_type, idempotency_key }) => {
@@ -33,13 +33,13 @@ async fn main() -> Result<()> {
     let existing = emit_once(&mut tx, Event::new("Order", order, "order.placed")).await?;
     println!("it exists: {}", existing.id == placed.id);
 
-    // What may happen again says so; many events are one statement.
+    // An event that may happen again is `repeatable`; many events are one statement.
     let updates = (1..=3).map(|n| Event::new("Order", order, "order.updated").payload(json!({ "n": n })).repeatable());
     let updates = emit_all(&mut tx, updates).await?;
     tx.commit().await?;
     println!("{} updates emitted", updates.len());
 
-    // A rollback takes order and event.
+    // A rollback removes the order and the event.
     let mut tx = store.pool().begin().await?;
     let order = insert_order(&mut tx).await?;
     let lost = emit(&mut tx, Event::new("Order", order, "order.placed")).await?;

@@ -1,4 +1,4 @@
-//! The whole way on SQLite, in a temporary file: emit through sqlx, relay to a handler in this process.
+//! The whole path on SQLite, in a temporary file: emits through sqlx, and relays to a handler in this process.
 //!
 //! ```sh
 //! cargo run -p pillarbox-examples --bin sqlx_sqlite
@@ -19,7 +19,7 @@ async fn main() -> Result<()> {
     sqlx::query("CREATE TABLE example_order (id INTEGER PRIMARY KEY, cents INTEGER)").execute(store.pool()).await?;
 
     for (cents, is_paid) in [(1990, true), (500, false), (750, true)] {
-        // IMMEDIATE: SQLite has one writer at a time, so a transaction that will write says so when it begins.
+        // IMMEDIATE: SQLite has one writer at a time, so a transaction that writes must announce it when it begins.
         let mut tx = store.pool().begin_with("BEGIN IMMEDIATE").await?;
         let order: i64 = sqlx::query_scalar("INSERT INTO example_order (cents) VALUES (?1) RETURNING id")
             .bind(cents)

@@ -1,4 +1,4 @@
-//! Emit through a tokio-postgres transaction.
+//! Emits through a tokio-postgres transaction.
 //!
 //! ```sh
 //! DATABASE_URL=postgres://postgres@127.0.0.1:5432/postgres cargo run -p pillarbox-examples --bin tokio_postgres
@@ -25,7 +25,7 @@ async fn main() -> Result<()> {
     tx.commit().await?;
     show(&store, &placed).await?;
 
-    // A rollback takes both.
+    // A rollback removes both.
     let mut tx = client.transaction().await?;
     let order = insert_order(&tx).await?;
     let lost = emit(&mut tx, Event::new("Order", order, "order.placed")).await?;

@@ -1,6 +1,6 @@
-//! Authentication and authorisation. The [`guard`] stands before every handler: it checks the Host header, the origin of
-//! requests that act, the session, token or own authentication, and the CSRF token. Handlers only declare what they need, by
-//! [`Viewer`] or [`Operator`]. It knows nothing of events.
+//! Authentication and authorisation. The [`guard`] runs before every handler. It checks the Host header, the origin of
+//! requests that act, the session, the token or the application's own authentication, and the CSRF token. Handlers only
+//! declare the role they need, by [`Viewer`] or [`Operator`]. This module knows nothing of events.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -34,23 +34,23 @@ mod session;
 mod throttle;
 mod users;
 
-/// The name of everybody who looks at an admin without users.
+/// The name of every user of an admin without users.
 pub const ANYONE: &str = "anyone";
 
-/// The field of every form, and the header of scripts, that carries the session's CSRF token.
+/// The field of every form, and the header of scripts, with the session's CSRF token.
 const CSRF_FIELD: &str = "csrf";
 const CSRF_HEADER: &str = "x-csrf-token";
-/// The deadline of a request, from its head to the answer.
+/// The deadline of a request, from its head to the response.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The longest form.
+/// The largest form, in bytes.
 const FORM_LIMIT: usize = 256 << 10;
 
-/// What a user may do.
+/// The permissions of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Look.
+    /// May read.
     Viewer,
-    /// Look and act.
+    /// May read and act.
     Operator,
 }
 
@@ -69,14 +69,14 @@ impl Role {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Identity {
-    /// The name in pages and in the audit.
+    /// The name, as pages and the audit show it.
     pub name: String,
-    /// What the user may do.
+    /// The user's permissions.
     pub role: Role,
 }
 
 impl Identity {
-    /// Names a user.
+    /// Returns a user with this name and role.
     pub fn new(name: impl Into<String>, role: Role) -> Self {
         Self { name: name.into(), role }
     }
@@ -85,10 +85,10 @@ impl Identity {
 /// The application's function from a request to its user.
 type Identify = dyn Fn(&Parts) -> Option<Identity> + Send + Sync;
 
-/// How users are known.
+/// The way users are authenticated.
 #[derive(Default)]
 pub(crate) enum Authentication {
-    /// Everybody looks and nobody acts.
+    /// Not at all: every request may read, and none may act.
     #[default]
     Nobody,
     /// By log-in pages and tokens.
@@ -97,7 +97,7 @@ pub(crate) enum Authentication {
     Own(Arc<Identify>),
 }
 
-/// What the builder was told.
+/// The builder's settings.
 #[derive(Default)]
 pub(crate) struct Settings {
     pub(crate) authentication: Authentication,
@@ -107,25 +107,25 @@ pub(crate) struct Settings {
     pub(crate) proxies: Networks,
 }
 
-/// The name and port that a request asks for.
+/// The host name and port that a request asks for.
 #[derive(Debug, Clone)]
 struct Host(String);
 
-/// The sender of a request, known or not. The guard puts it into each request.
+/// The sender of a request, authenticated or not. The guard adds it to each request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Visitor {
     pub(crate) who: Option<Identity>,
-    /// The session's CSRF token: every form of a page carries it.
+    /// The session's CSRF token, which every form of a page carries.
     pub(crate) csrf: Option<String>,
-    /// There are log-in pages.
+    /// Whether there are log-in pages.
     can_log_in: bool,
 }
 
-/// Needs somebody who may look.
+/// Extracts a user who may read.
 #[derive(Debug)]
 pub(crate) struct Viewer(pub(crate) Identity);
 
-/// Needs somebody who may act.
+/// Extracts a user who may act.
 #[derive(Debug)]
 pub(crate) struct Operator(pub(crate) Identity);
 
@@ -175,15 +175,15 @@ fn known(parts: &Parts) -> Result<Identity, Refusal> {
     })
 }
 
-/// What the guard checks by.
+/// The guard's settings.
 pub(crate) struct Access {
-    /// `None`: every name is answered.
+    /// The allowed host names; `None` allows all.
     hosts: Option<Hosts>,
     door: Door,
     base: Option<Base>,
 }
 
-/// How users come in.
+/// The way users are authenticated, ready to use.
 enum Door {
     ReadOnly,
     LogIn(Arc<Login>),
@@ -205,7 +205,7 @@ impl Access {
         }
     }
 
-    /// Lets a request in, with its user, or refuses it.
+    /// Authenticates a request and adds its user, or refuses it.
     async fn admit(&self, request: Request) -> Result<Request, Refusal> {
         let host = host_of(&request)?;
         if let Some(hosts) = &self.hosts {
@@ -218,7 +218,7 @@ impl Access {
         let by_token = matches!(self.door, Door::LogIn(_)) && bearer(request.headers()).is_some();
         if acts && !by_token {
             headers::check_origin(request.headers(), &host)?;
-            // Logging in again in another tab proves more than a token does.
+            // The log-in form needs no CSRF token: another tab may have logged in, and a password proves more than a token.
             if let Some(token) = visitor.csrf.as_ref().filter(|_| request.uri().path() != login::PATH) {
                 request = check_csrf(request, token).await?;
             }
@@ -232,14 +232,14 @@ impl Access {
         match &self.door {
             Door::ReadOnly => Ok(Visitor { who: Some(Identity::new(ANYONE, Role::Viewer)), ..Visitor::default() }),
             Door::Own(identify) => Ok(Visitor { who: identify(parts), ..Visitor::default() }),
-            // Anybody may have the assets, and they are asked for with every page.
+            // The assets are public, and every page requests them.
             Door::LogIn(_) if parts.uri.path().starts_with(ASSETS) => Ok(Visitor::default()),
             Door::LogIn(login) => login.visitor(&parts.headers, host).await,
         }
     }
 }
 
-/// The log-in pages, if there are any.
+/// Returns the log-in pages, if there are any.
 pub(crate) fn login_routes(access: &Access) -> Router {
     match &access.door {
         Door::LogIn(login) => login::routes(Arc::clone(login)),
@@ -247,7 +247,7 @@ pub(crate) fn login_routes(access: &Access) -> Router {
     }
 }
 
-/// Stands before every handler.
+/// Runs before every handler.
 pub(crate) async fn guard(State(access): State<Arc<Access>>, mut request: Request, next: Next) -> Response {
     let base = access.base.clone().unwrap_or_else(|| Base::of(&request));
     request.extensions_mut().insert(base.clone());
@@ -261,7 +261,7 @@ pub(crate) async fn guard(State(access): State<Arc<Access>>, mut request: Reques
     if asking.api {
         request.extensions_mut().insert(ToApi);
     }
-    // Over HTTP/2 the address has its host.
+    // Over HTTP/2 the URI contains the host, so only its path is used.
     let place = || request.uri().path_and_query().map(ToString::to_string);
     let came_for = (request.method() == Method::GET).then(place).flatten();
     let answered = async {
@@ -288,7 +288,7 @@ pub(crate) async fn guard(State(access): State<Arc<Access>>, mut request: Reques
     response
 }
 
-/// The page from which something was to be done: a browser does not tell, because it is asked not to.
+/// Returns the page with the form that was sent. The browser sends no `Referer`, because the pages ask it not to.
 fn page_of(path: &str) -> &str {
     let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
     match parent.split('/').nth(1) {
@@ -304,20 +304,20 @@ fn host_of(request: &Request) -> Result<String, Refusal> {
     let header = given.next().and_then(|host| host.to_str().ok()).map(str::to_owned);
     match (authority, header, given.next()) {
         (_, _, Some(_)) => Err(Refusal::new(StatusCode::BAD_REQUEST, "there is more than one Host header")),
-        // HTTP/2 has it in the address.
+        // HTTP/2 has the host in the URI.
         (Some(host), _, _) | (None, Some(host), _) => Ok(host),
         (None, None, None) => Err(Refusal::new(StatusCode::BAD_REQUEST, "there is no Host header")),
     }
 }
 
-/// The token, if one is given, whatever it is. Another scheme is meant for a proxy.
+/// Returns the bearer token if the request has one, valid or not. Other schemes are meant for a proxy.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let given = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
     let (scheme, token) = given.split_once(' ').unwrap_or((given, ""));
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// A session acts only with its token, in the header or in the form.
+/// Checks that a session's request has its CSRF token, in the header or in the form.
 async fn check_csrf(request: Request, token: &str) -> Result<Request, Refusal> {
     if let Some(given) = request.headers().get(CSRF_HEADER) {
         return if same(given.as_bytes(), token.as_bytes()) { Ok(request) } else { Err(forged()) };
@@ -337,7 +337,7 @@ async fn check_csrf(request: Request, token: &str) -> Result<Request, Refusal> {
     }
 }
 
-/// Tokens are base64url, so that nothing in them is encoded.
+/// Returns a field of a form. Tokens are base64url, so nothing in them is percent-encoded.
 fn form_field<'a>(body: &'a [u8], name: &str) -> Option<&'a str> {
     let fields = std::str::from_utf8(body).ok()?.split('&').filter_map(|field| field.split_once('='));
     fields.into_iter().find_map(|(field, value)| (field == name).then_some(value))

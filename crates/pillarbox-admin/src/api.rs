@@ -1,6 +1,6 @@
-//! `/api/v1`: JSON over the desk, the same reads and actions as the pages have. Errors are RFC 9457 problems. The OpenAPI
-//! document is made from the handlers themselves, so that the two cannot differ. Knows no store; who may act is said by
-//! [`crate::access::Viewer`] and [`crate::access::Operator`].
+//! `/api/v1`: the desk as JSON, with the same reads and actions as the pages. Errors are RFC 9457 problems. The OpenAPI
+//! document is generated from the handlers, so the two cannot differ. The API knows no store; [`crate::access::Viewer`] and
+//! [`crate::access::Operator`] decide about permissions.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ impl Modify for Tokens {
     }
 }
 
-/// All of it.
+/// Returns the routes of the API and of its document.
 pub(crate) fn routes(desk: &Arc<Desk>) -> Router {
     let (routes, document) = described().with_state(Arc::clone(desk)).split_for_parts();
     let document = Arc::new(document);
@@ -70,7 +70,7 @@ pub(crate) fn routes(desk: &Arc<Desk>) -> Router {
         .layer(map_response(not_so))
 }
 
-/// Below a prefix the document names it as its server.
+/// Returns the document. Below a prefix, the document names the prefix as its server.
 fn served(document: &utoipa::openapi::OpenApi, base: &Base) -> Response {
     if base.is_root() {
         return Json(document).into_response();
@@ -108,7 +108,7 @@ fn described() -> OpenApiRouter<Arc<Desk>> {
     OpenApiRouter::with_openapi(Document::openapi()).nest(BASE, all)
 }
 
-/// What axum refuses by itself, a method that is not there, is a problem too. It says in `Allow` what may be done instead.
+/// Turns axum's own refusal of a method into a problem. The header `Allow` lists the allowed methods.
 async fn not_so(response: Response) -> Response {
     if response.status() != StatusCode::METHOD_NOT_ALLOWED {
         return response;

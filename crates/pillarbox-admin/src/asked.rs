@@ -1,5 +1,5 @@
-//! What a request asks for: parts of its address, its parameters, its body. Pages and API read them here; a misspelt
-//! parameter of the API is refused, not overlooked.
+//! Extractors for the parts of a request: path, query and body. Pages and API use them. The API refuses a misspelt
+//! parameter instead of ignoring it.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,13 +21,13 @@ use crate::refusal::{Refusal, ToApi};
 
 mod filter;
 
-/// An event's payload may have a megabyte; escapes and the rest need room too.
+/// The largest body. An event's payload may have a megabyte; escapes and the other fields need room too.
 pub(crate) const BODY_LIMIT: usize = 2 << 20;
-/// The usual window of dead letters, and the longest, in hours.
+/// The default window of dead letters, and the longest, in hours.
 pub(crate) const WINDOW_HOURS: u32 = 7 * 24;
 const LONGEST_HOURS: u32 = 365 * 24;
 
-/// The parameters of an address.
+/// The query parameters.
 pub(crate) struct Asked<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
@@ -41,13 +41,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     }
 }
 
-/// A part of the address: an id or a name.
+/// A part of the path: an id or a name.
 pub(crate) struct At<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
     type Rejection = Refusal;
 
-    /// For a program a wrong id is a mistake of its own; for a person there is no such page.
+    /// Reads the part. A wrong id is a bad request in the API, and a missing page for people.
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         let api = parts.extensions.get::<ToApi>().is_some();
         let path = Path::from_request_parts(parts, state).await;
@@ -58,7 +58,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
     }
 }
 
-/// A body of JSON.
+/// A JSON body.
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
@@ -80,7 +80,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-/// An object, and no list of what would stand in it.
+/// Reads an object only, and no list of its fields' values.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -89,7 +89,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// For fields that are objects themselves.
+/// Reads a field that must be an object.
 pub(crate) fn object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     struct Read<T>(PhantomData<T>);
     impl<'de, T: Deserialize<'de>> Visitor<'de> for Read<T> {
@@ -106,7 +106,7 @@ pub(crate) fn object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserialize
     deserializer.deserialize_map(Read(PhantomData))
 }
 
-/// For fields that may be objects.
+/// Reads a field that may be an object.
 pub(crate) fn maybe_object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(to: D) -> Result<Option<T>, D::Error> {
     Option::<Object<T>>::deserialize(to).map(|object| object.map(|Object(object)| object))
 }
@@ -121,7 +121,7 @@ pub(crate) fn bad(what: impl Into<String>) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, what.into())
 }
 
-/// Refuses what no database has in its texts.
+/// Refuses text that no database can store.
 pub(crate) fn storable(name: &str, text: Option<String>) -> Result<Option<String>, Refusal> {
     match text {
         Some(text) if text.contains('\0') => Err(bad(format!("{name} contains a NUL character; remove it"))),
@@ -129,7 +129,7 @@ pub(crate) fn storable(name: &str, text: Option<String>) -> Result<Option<String
     }
 }
 
-/// The place in a list behind which a page begins.
+/// Reads the cursor after which a page begins.
 pub(crate) fn cursor(text: &str) -> Result<Cursor, Refusal> {
     text.parse().map_err(|error: pillarbox::store::BadCursor| bad(error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! Files that the pages need, built in: nothing is asked of any other host.
+//! The files of the pages, built into the program: no other host is needed.
 
 use axum::Router;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -9,7 +9,7 @@ const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
-/// The files are below here.
+/// The path prefix of the files.
 pub(crate) const ASSETS: &str = "/assets/";
 
 pub(crate) fn routes() -> Router {
@@ -19,7 +19,7 @@ pub(crate) fn routes() -> Router {
         .route("/assets/icon.svg", get(async || file(SVG, include_str!("../assets/icon.svg"))))
 }
 
-/// Asked for again now and then, so that a new version is seen soon.
+/// Returns a file. Browsers check it again after a while, so that a new version is seen soon.
 fn file(kind: &'static str, text: &'static str) -> Response {
     ([(CONTENT_TYPE, kind), (CACHE_CONTROL, "max-age=300")], text).into_response()
 }

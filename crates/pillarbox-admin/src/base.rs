@@ -22,7 +22,7 @@ impl Base {
         request.extensions().get::<NestedPath>().map(|nested| Self::new(nested.as_str())).unwrap_or_default()
     }
 
-    /// Returns the path for a browser. The overview is at the prefix itself: axum does not route a slash behind it.
+    /// Returns the path for a browser. The overview is at the prefix itself: axum does not route a slash after it.
     pub(crate) fn path(&self, below: &str) -> String {
         match below.strip_prefix('/') {
             Some(rest) if !self.0.is_empty() && (rest.is_empty() || rest.starts_with(['?', '#'])) => {
@@ -32,7 +32,7 @@ impl Base {
         }
     }
 
-    /// Whether the router is at the root of its server.
+    /// Returns whether the router is at the root of its server.
     pub(crate) fn is_root(&self) -> bool {
         self.0.is_empty()
     }

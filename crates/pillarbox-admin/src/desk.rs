@@ -1,8 +1,8 @@
-//! The desk: reads and actions over the store's side for people, together with what only the configuration knows:
-//! destinations, routes, masks. Pages, API and the program's commands all use it. It knows no HTTP, no HTML and no SQL. Its
-//! callers decide whether somebody may act, and name that person for the audit.
+//! The desk: reads and actions on a store, combined with the configuration: destinations, routes, masks. Pages, API and the
+//! program's commands use it. It knows no HTTP, no HTML and no SQL. Its callers decide whether a user may act, and name the
+//! user for the audit.
 //!
-//! The cost of a read has a bound, however many events there are: pages are bounded, and nothing is counted row by row.
+//! The cost of a read is bounded, however many events there are: pages are bounded, and nothing is counted row by row.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ mod jobs;
 mod metrics;
 mod story;
 
-/// The most audit lines of a page, and the most events that one call names.
+/// The maximum number of audit lines of a page, and of events that one call names.
 pub const MOST: usize = 500;
 
 /// Reads and acts on an outbox.
@@ -49,17 +49,17 @@ pub struct DeskBuilder {
     mask: Mask,
 }
 
-/// Why the desk did not do something.
+/// The reason why the desk refused or failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeskError {
     /// There is no such event, job or destination.
     #[error("{0}")]
     Unknown(String),
-    /// The request cannot be carried out.
+    /// The request is invalid.
     #[error("{0}")]
     Refused(String),
-    /// Too much is under way.
+    /// Too many jobs are running.
     #[error("{0}")]
     Busy(String),
     /// The database failed.
@@ -80,13 +80,13 @@ impl DeskBuilder {
         self
     }
 
-    /// Sets the relay's routes, in their order. They tell which destinations an event goes to.
+    /// Sets the relay's routes, in their order. They determine the destinations of an event.
     pub fn routes(mut self, routes: impl IntoIterator<Item = Route>) -> Self {
         self.routes = routes.into_iter().collect();
         self
     }
 
-    /// Sets the values of payloads that nobody sees.
+    /// Sets the mask of values in payloads.
     pub fn mask(mut self, mask: Mask) -> Self {
         self.mask = mask;
         self
@@ -101,7 +101,7 @@ impl DeskBuilder {
 }
 
 impl Desk {
-    /// Starts a desk over a store. Without destinations and routes it shows what relays say of theirs.
+    /// Returns a builder on a store. Without destinations and routes, the desk shows those that relays report.
     pub fn builder(store: Arc<dyn AdminStore>) -> DeskBuilder {
         DeskBuilder { store, destinations: Vec::new(), routes: Vec::new(), mask: Mask::default() }
     }
@@ -109,15 +109,15 @@ impl Desk {
     /// Returns a page of events.
     ///
     /// # Errors
-    /// When the database fails, or the cursor is not one of this list.
+    /// Fails if the cursor is not one of this list, or if the database fails.
     pub async fn events(&self, filter: &EventFilter, turn: &Turn) -> Result<Page, DeskError> {
         Ok(self.store.list(&filter.with_routes(&self.routes), turn).await?)
     }
 
-    /// Returns one event with its story, masked.
+    /// Returns one event with its history, masked.
     ///
     /// # Errors
-    /// When there is no such event, or the database fails.
+    /// Fails if there is no such event, or if the database fails.
     pub async fn event(&self, id: Uuid) -> Result<EventStory, DeskError> {
         let mut detail = self.store.get(id).await?.ok_or_else(|| no_event(id))?;
         self.mask.detail(&mut detail);
@@ -127,7 +127,7 @@ impl Desk {
     /// Returns the payload of an event, masked.
     ///
     /// # Errors
-    /// When there is no such event, or the database fails.
+    /// Fails if there is no such event, or if the database fails.
     pub async fn payload(&self, id: Uuid) -> Result<Box<RawValue>, DeskError> {
         let detail = self.store.get(id).await?.ok_or_else(|| no_event(id))?;
         Ok(self.mask.apply(&detail.payload).payload)
@@ -136,7 +136,7 @@ impl Desk {
     /// Returns events of the same aggregate around this one, without the event itself.
     ///
     /// # Errors
-    /// When there is no such event, or the database fails.
+    /// Fails if there is no such event, or if the database fails.
     pub async fn neighbours(&self, id: Uuid) -> Result<Vec<EventView>, DeskError> {
         let neighbours = self.store.neighbours(id).await?;
         if neighbours.is_empty() && self.store.get(id).await?.is_none() {
@@ -148,15 +148,15 @@ impl Desk {
     /// Returns events with exactly this id, idempotency key or aggregate id.
     ///
     /// # Errors
-    /// When the database fails.
+    /// Fails if the database fails.
     pub async fn find(&self, text: &str) -> Result<Vec<EventView>, DeskError> {
         Ok(self.store.find(text).await?)
     }
 
-    /// Returns the dead letters that failed since then, by destination and error.
+    /// Returns the dead letters that failed since then, grouped by destination and error.
     ///
     /// # Errors
-    /// When the database fails.
+    /// Fails if the database fails.
     pub async fn dead_letters(&self, filter: &EventFilter, since: DateTime<Utc>) -> Result<DeadLetters, DeskError> {
         Ok(self.store.dead_letters(&filter.with_routes(&self.routes), since).await?)
     }
@@ -164,7 +164,7 @@ impl Desk {
     /// Returns the relays that have written a heartbeat.
     ///
     /// # Errors
-    /// When the database fails.
+    /// Fails if the database fails.
     pub async fn relays(&self) -> Result<Vec<RelayView>, DeskError> {
         Ok(self.store.relays().await?)
     }
@@ -172,20 +172,20 @@ impl Desk {
     /// Returns deliveries and failures of the last `window`, per minute and destination.
     ///
     /// # Errors
-    /// When the database fails.
+    /// Fails if the database fails.
     pub async fn minutes(&self, window: Duration) -> Result<Vec<Minute>, DeskError> {
         Ok(self.store.minutes(ago(window)).await?)
     }
 
-    /// Returns what people did, the newest first, at most [`MOST`] lines.
+    /// Returns the actions of people, newest first, at most [`MOST`] lines.
     ///
     /// # Errors
-    /// When the database fails.
+    /// Fails if the database fails.
     pub async fn audit(&self, before: Option<i64>, limit: usize) -> Result<Vec<AuditView>, DeskError> {
         Ok(self.store.audit(before, limit.min(MOST)).await?)
     }
 
-    /// Returns the store, for the sessions of its users.
+    /// Returns the store, for the users' sessions.
     pub(crate) fn store(&self) -> Arc<dyn AdminStore> {
         Arc::clone(&self.store)
     }
@@ -201,7 +201,7 @@ fn no_event(id: Uuid) -> DeskError {
     DeskError::Unknown(format!("there is no event {id}; it may have been cleaned up"))
 }
 
-/// Returns the moment that long ago, by the clock of this host: windows of what is shown need no better one.
+/// Returns the time that long ago, by this host's clock, which is precise enough for the windows of lists and charts.
 #[must_use]
 pub fn ago(window: Duration) -> DateTime<Utc> {
     let window = TimeDelta::from_std(window).unwrap_or(TimeDelta::MAX);

@@ -1,8 +1,8 @@
 //! The admin of a Pillarbox outbox: pages for people and an API for programs.
 //!
 //! [`Desk`] is the library underneath: it reads events, metrics, destinations and the audit, and it retries, replays and
-//! fails events, one by one or by a job. [`Admin`] serves the desk as an axum [`Router`](axum::Router). The program
-//! `pillarbox` serves it on a listener of its own; a service with an embedded relay mounts it in its own server:
+//! fails events, one by one or in jobs. [`Admin`] serves the desk as an axum [`Router`](axum::Router). The program
+//! `pillarbox` serves it on its own listener; a service with an embedded relay mounts it in its own server:
 //!
 //! ```
 //! # use std::sync::Arc;

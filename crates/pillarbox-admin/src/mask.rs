@@ -1,8 +1,8 @@
-//! Masking: which values of a payload nobody is to see, in pages, API, terminal, logs or kept errors. They are named by
-//! JSON paths (RFC 9535), `$.card.number`, `$.items[*].price`, `$..token`, and shown as `•••`.
+//! Masks values of payloads in pages, API, terminal, logs and stored errors. Values are named by JSON paths (RFC 9535),
+//! `$.card.number`, `$.items[*].price`, `$..token`, and shown as `•••`.
 //!
-//! A value that is masked must not come out another way: what a receiver says about an event may quote it, so each text
-//! about an event goes through [`Hidden::scrub`]. When it cannot be told what is to be masked, everything is.
+//! A masked value must not leak another way. A receiver's response may quote it, so each text about an event goes through
+//! [`Hidden::scrub`]. If the masked values cannot be determined, everything is masked.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,20 +23,20 @@ mod pattern;
 mod scan;
 mod sink;
 
-/// What stands where a value was.
+/// The replacement of a masked value.
 pub(crate) const MASKED: &str = "•••";
-/// The same as JSON.
+/// The replacement as JSON.
 const MASKED_JSON: &str = "\"•••\"";
 
-/// Headers that let somebody in, whatever the paths say.
+/// Headers that are credentials. They are always masked.
 const CREDENTIALS: [&str; 6] =
     ["authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "x-auth-token"];
 
-/// JSON paths into payloads whose values nobody sees.
+/// JSON paths of values in payloads that are never shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mask(Arc<[JsonPath]>);
 
-/// A payload as it may be shown, and what is hidden in it.
+/// A masked payload, and the values that are hidden in it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Masked {
@@ -50,7 +50,7 @@ impl Mask {
     /// Reads JSON paths (RFC 9535).
     ///
     /// # Errors
-    /// Says which path is wrong, where and how.
+    /// Says which path is wrong, and where.
     pub fn parse<T: AsRef<str>>(paths: &[T]) -> Result<Self, MaskError> {
         let parse = |path: &T| {
             let path = path.as_ref();
@@ -60,7 +60,7 @@ impl Mask {
         paths.iter().map(parse).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns the paths as they are understood.
+    /// Returns the paths in their normalised form.
     #[must_use]
     pub fn shown(&self) -> Vec<String> {
         self.0.iter().map(ToString::to_string).collect()
@@ -72,7 +72,8 @@ impl Mask {
         self.0.is_empty()
     }
 
-    /// Returns the payload with `•••` in place of what the paths find. All else stays as it is written, digit by digit.
+    /// Returns the payload with `•••` in place of the values that the paths match. Everything else is unchanged, digit by
+    /// digit.
     #[must_use]
     pub fn apply(&self, payload: &RawValue) -> Masked {
         if self.is_empty() {
@@ -90,7 +91,7 @@ impl Mask {
         if self.is_empty() { Hidden::default() } else { self.apply(payload).hidden }
     }
 
-    /// Masks an event: its payload, and whatever may quote it.
+    /// Masks an event: its payload, and all texts that may quote it.
     pub fn detail(&self, detail: &mut EventDetail) {
         let Masked { payload, hidden } = self.apply(&detail.payload);
         detail.payload = payload;
@@ -108,8 +109,8 @@ impl Mask {
         }
     }
 
-    /// `None` when the payload cannot be read as the paths need it: too deep, a number beyond all bounds, or a name twice in
-    /// one object, of which the paths would see only one.
+    /// Returns the masked payload. `None` if the paths cannot be applied: the payload is too deep, a number is too large,
+    /// or an object has a name twice, of which the paths would see only one.
     fn rewritten(&self, payload: &str) -> Option<Masked> {
         let value: Value = serde_json::from_str(payload).ok()?;
         if scan::repeats_a_name(payload) {
@@ -125,7 +126,7 @@ impl Mask {
     }
 }
 
-/// The places of a payload that are masked, as a tree.
+/// The masked places of a payload, as a tree.
 #[derive(Default)]
 struct Places {
     here: bool,
@@ -142,7 +143,7 @@ impl Places {
         }
     }
 
-    /// Writes the value with these places masked, and collects what was there.
+    /// Writes the value with these places masked, and collects the masked values.
     fn write(&self, value: &str, text: &mut String, leaves: &mut Vec<String>) -> serde_json::Result<()> {
         if self.here {
             leaves.extend(scan::leaves(value));
@@ -172,7 +173,7 @@ impl Places {
     }
 }
 
-/// The members of an object in their order, their values as they are written.
+/// The members of an object in their order, with their values unparsed.
 struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
@@ -215,7 +216,7 @@ impl MaskError {
         ))
     }
 
-    /// A path whose regular expression cannot be used.
+    /// Returns the error for a path whose regular expression cannot be used.
     fn unable(path: &str, what: &str) -> Self {
         Self(format!("{path:?}, which would mask nothing: {what}; correct it"))
     }

@@ -1,4 +1,4 @@
-//! Networks of addresses: which proxies are trusted, and what counts as one client.
+//! Networks of addresses: trusted proxies, and the network that counts as one client.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -57,19 +57,19 @@ impl fmt::Display for Network {
 }
 
 impl Networks {
-    /// Returns whether there are none.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns whether one of them has this address. An IPv4 address may be written as IPv6.
+    /// Returns whether a network contains this address. An IPv4 address may be written as IPv6.
     #[must_use]
     pub fn contain(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(address.to_canonical()))
     }
 
-    /// Returns them as they are written.
+    /// Returns the networks as text.
     #[must_use]
     pub fn shown(&self) -> Vec<String> {
         self.0.iter().map(ToString::to_string).collect()
@@ -82,7 +82,7 @@ impl FromIterator<Network> for Networks {
     }
 }
 
-/// Returns the network of one client: the owner of an IPv6 address has 2^64 of them.
+/// Returns the network of one client: a client with IPv6 has 2^64 addresses.
 #[must_use]
 pub fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

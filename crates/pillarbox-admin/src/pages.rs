@@ -1,25 +1,25 @@
-//! The pages for people, rendered here. What they show they have from the desk; every action is a form that ends in a
-//! redirect, and everything can be read and done without JavaScript. They know no store.
+//! The pages for people, rendered on the server. They get their data from the desk. Every action is a form that ends in a
+//! redirect, and everything works without JavaScript. They know no store.
 //!
 //! | address | page |
 //! |---|---|
-//! | `/` | overview: what waits, what flows, latency, relays, destinations |
+//! | `/` | overview: waiting events, throughput, latency, relays, destinations |
 //! | `/events` | the list: `state`, `event_type`, `aggregate_type`, `aggregate_id`, `destination`, `parked_on`, `search`, `since`, `until`, `when` (a year, month, day or hour), `oldest_first=1`, `cursor` |
-//! | `/search?q=` | an id, a key or an aggregate id exactly, else the list with that as `search` |
-//! | `/events/{id}` | one event; `/events/{id}/payload` is all of its payload, to be saved |
+//! | `/search?q=` | an exact id, key or aggregate id, else the list with the text as `search` |
+//! | `/events/{id}` | one event; `/events/{id}/payload` is its whole payload, as a download |
 //! | `/dead-letters` | groups by destination and error: `hours`, `destination`, `event_type`, `aggregate_type`, `aggregate_id`, `search` |
-//! | `/bulk` | how many events it would be: `action` (`retry`, `replay`, `fail`), the filter of the list, `grouped=1`, `group_destination`, `group_error` |
-//! | `/destinations` | each with its health and figures |
-//! | `/jobs`, `/jobs/{id}` | work on many events and how far it is |
-//! | `/audit` | who did what: `before` |
-//! | `/login` | for those who are not known |
+//! | `/bulk` | preview of a job: `action` (`retry`, `replay`, `fail`), the filter of the list, `grouped=1`, `group_destination`, `group_error` |
+//! | `/destinations` | each with its health and metrics |
+//! | `/jobs`, `/jobs/{id}` | actions on many events and their progress |
+//! | `/audit` | actions of users: `before` |
+//! | `/login` | for users without a session |
 //!
 //! Forms, all with the field `csrf`: `POST /events/{id}/retry`, `/events/{id}/fail` (`reason`), `/events/{id}/replay`,
 //! `/bulk` (and `rate`, `reason`), `/jobs/{id}/cancel`, `/destinations/{name}/pause`, `/destinations/{name}/resume`,
 //! `/logout`.
 //!
-//! Elements with `data-live` are those that the script keeps up to date. Rows carry `data-event`, `data-state`,
-//! `data-destination`, `data-group`, `data-job`, `data-audit`.
+//! The script updates elements with `data-live`. Rows carry `data-event`, `data-state`, `data-destination`, `data-group`,
+//! `data-job`, `data-audit`.
 
 use std::sync::Arc;
 

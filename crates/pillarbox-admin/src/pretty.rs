@@ -1,7 +1,6 @@
 //! JSON for people. Pure.
 
-/// Returns JSON with line breaks and indentation. Everything else stays as it is: parsing could change the digits of
-/// numbers.
+/// Returns JSON with line breaks and indentation. Everything else is unchanged: parsing could change the digits of numbers.
 #[must_use]
 pub fn pretty(json: &str) -> String {
     let (mut text, mut depth, mut in_string, mut escaped) = (String::new(), 0_usize, false, false);

@@ -1,5 +1,5 @@
-//! Why something was not done or shown. A handler returns it without knowing who asks: the guard writes it as
-//! problem+json for the API, and as a page for people.
+//! The reason why a request was refused. A handler returns it for pages and API alike: the guard writes it as problem+json
+//! for the API, and as a page for people.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,31 +13,31 @@ use serde_json::json;
 use crate::base::Base;
 use crate::theme::Theme;
 
-/// What is below here is the API.
+/// The path prefix of the API.
 pub(crate) const API: &str = "/api/";
 
-/// Is in the extensions of requests to the API.
+/// Marks requests to the API, in their extensions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ToApi;
 
-/// What a refusal must know of its request.
+/// The properties of a request that a refusal needs.
 pub(crate) struct Asking {
     pub(crate) api: bool,
-    /// Where a person wanted to go.
+    /// The page that the user asked for.
     pub(crate) came_for: Option<String>,
-    /// Where a person may go instead.
+    /// The page that the user may return to.
     pub(crate) back: String,
     pub(crate) theme: Theme,
     pub(crate) base: Base,
 }
 
-/// What is wrong, and what to do.
+/// The problem, and what to do.
 #[derive(Debug, Clone)]
 pub(crate) struct Refusal {
     status: StatusCode,
     detail: Cow<'static, str>,
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// Logging in may help.
+    /// Whether logging in may help.
     login: bool,
 }
 
@@ -46,19 +46,19 @@ impl Refusal {
         Self { status, detail: detail.into(), headers: Vec::new(), login: false }
     }
 
-    /// Nobody knows who asks.
+    /// Returns the refusal of a request without a known user.
     pub(crate) fn unknown(detail: &'static str) -> Self {
         let challenge = (WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"pillarbox\""));
         Self { headers: vec![challenge], login: true, ..Self::new(StatusCode::UNAUTHORIZED, detail) }
     }
 
-    /// It was asked too often.
+    /// Returns a refusal with `Retry-After`.
     pub(crate) fn later(status: StatusCode, wait: Duration, detail: impl Into<Cow<'static, str>>) -> Self {
         let seconds = HeaderValue::from(wait.as_secs().max(1));
         Self { headers: vec![(RETRY_AFTER, seconds)], ..Self::new(status, detail) }
     }
 
-    /// Writes it as problem+json for the API, and as a page or a redirect to the log-in page for people.
+    /// Returns the response: problem+json for the API, a page or a redirect to the log-in page for people.
     pub(crate) fn told(self, asking: &Asking) -> Response {
         let (status, title) = (self.status, self.status.canonical_reason().unwrap_or("refused"));
         let mut response = if asking.api {
@@ -81,7 +81,7 @@ impl Refusal {
 }
 
 impl IntoResponse for Refusal {
-    /// The guard finds it in the extensions and tells it in the right form.
+    /// Puts the refusal into the extensions. The guard finds it there and writes the response.
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
         response.extensions_mut().insert(self);
@@ -101,7 +101,7 @@ struct Message<'a> {
     back: &'a str,
 }
 
-/// A template as a page.
+/// Renders a template as a page.
 pub(crate) fn page_response(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
         Ok(text) => (status, Html(text)).into_response(),
@@ -112,7 +112,7 @@ pub(crate) fn page_response(status: StatusCode, page: &impl Template) -> Respons
     }
 }
 
-/// Fit to be the value of a parameter.
+/// Percent-encodes the value of a query parameter.
 pub(crate) fn in_query(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -18,16 +18,16 @@ use crate::{api, assets, pages};
 
 /// Builds the pages and the API over a [`Desk`].
 ///
-/// Choose one way to know who sends a request:
-/// - [`users`](Self::users): the admin has log-in pages, sessions and tokens of its own;
+/// Choose how users are authenticated:
+/// - [`users`](Self::users): the admin has its own log-in pages, sessions and tokens;
 /// - [`authenticate`](Self::authenticate): the application knows its users, and there are no log-in pages;
-/// - neither: everybody may look and nobody may act. Only requests for `localhost` and loopback addresses are answered.
+/// - neither: every request may read and none may act. Only requests to `localhost` and loopback addresses are served.
 ///
-/// Mount [`router`](Self::router) at the root of a server or below a prefix with [`Router::nest`]: links, redirects and
-/// the OpenAPI document follow the prefix. Axum routes `/outbox` to the overview, and not `/outbox/`. Links are wrong below a
+/// Mount [`router`](Self::router) at the root of a server or below a prefix with [`Router::nest`]: links, redirects and the
+/// OpenAPI document follow the prefix. Axum routes `/outbox` to the overview, and not `/outbox/`. Links are wrong below a
 /// prefix with path parameters, such as `/{tenant}/outbox`.
 ///
-/// Serve it with `into_make_service_with_connect_info::<SocketAddr>()` when it has log-in pages, so that failed log-ins are
+/// With log-in pages, serve it with `into_make_service_with_connect_info::<SocketAddr>()`, so that failed log-ins are
 /// counted per address. Without addresses all clients count as one.
 #[must_use]
 pub struct Admin {
@@ -37,7 +37,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Starts a builder. Without [`users`](Self::users) or [`authenticate`](Self::authenticate) the admin is read-only.
+    /// Returns a builder. Without [`users`](Self::users) or [`authenticate`](Self::authenticate) the admin is read-only.
     pub fn new(desk: Arc<Desk>) -> Self {
         Self { desk, base: None, access: Settings::default() }
     }
@@ -49,9 +49,9 @@ impl Admin {
         self
     }
 
-    /// Sets the application's own authentication: a function from a request to its user, or `None` for a request without
-    /// one, which is refused with 401. The function runs for every request. If it needs to wait for something, do that in
-    /// a middleware around the router which puts the user into the request's extensions.
+    /// Sets the application's own authentication: a function that returns the user of a request, or `None`, which is
+    /// refused with 401. The function runs for every request and cannot be async. For async authentication, let a
+    /// middleware around the router put the user into the request's extensions.
     ///
     /// Requests that act must come from a page of the same origin, by `Sec-Fetch-Site` or `Origin`. That protects
     /// applications whose authentication is a cookie against forged requests.
@@ -60,21 +60,21 @@ impl Admin {
         self
     }
 
-    /// Sets the prefix that a reverse proxy removes from requests. A router nested in another axum router finds its prefix
-    /// by itself.
+    /// Sets the prefix that a reverse proxy removes from requests. A router nested in another axum router detects its
+    /// prefix.
     pub fn base_path(mut self, prefix: &str) -> Self {
         self.base = Some(Base::new(prefix));
         self
     }
 
-    /// Sets the names that requests may ask for in their `Host` header, beside `localhost` and loopback addresses. Without
-    /// this and [`listen`](Self::listen) all names are answered, unless the admin is read-only.
+    /// Sets the names that requests may have in their `Host` header, besides `localhost` and loopback addresses. Without
+    /// this and [`listen`](Self::listen), all names are allowed, unless the admin is read-only.
     pub fn hosts(mut self, names: Vec<String>) -> Self {
         self.access.hosts = Some(names);
         self
     }
 
-    /// Sets the address that the server listens on: requests may ask for it in their `Host` header.
+    /// Sets the address that the server listens on. Requests may have it in their `Host` header.
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.access.listen = Some(address);
         self
@@ -86,14 +86,14 @@ impl Admin {
         self
     }
 
-    /// Sets the proxies whose `X-Forwarded-For` header is believed. It counts for log-ins only.
+    /// Sets the proxies whose `X-Forwarded-For` header is trusted. It is used for log-ins only.
     pub fn trusted_proxies(mut self, proxies: Networks) -> Self {
         self.access.proxies = proxies;
         self
     }
 
-    /// Builds the router. Called within a tokio runtime, it also starts a task that goes on with jobs whose process is gone;
-    /// the task ends with the desk.
+    /// Builds the router. Within a tokio runtime, it also starts a task that continues jobs whose process has died; the
+    /// task ends with the desk.
     pub fn router(self) -> Router {
         if Handle::try_current().is_ok() {
             self.desk.adopt_jobs();

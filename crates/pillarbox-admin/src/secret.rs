@@ -1,4 +1,4 @@
-//! Passwords and tokens: made from the system's randomness, compared in constant time, and kept only as hashes.
+//! Passwords and tokens: made from the system's randomness, compared in constant time, and stored only as hashes.
 
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
@@ -9,10 +9,10 @@ use rand::rngs::SysRng;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The first characters of a token, so that scanners for leaked secrets find it.
+/// The prefix of a token, so that scanners for leaked secrets find it.
 const TOKEN: &str = "pillarbox_";
 
-/// A secret could not be made.
+/// The reason why a secret could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretError {
@@ -30,14 +30,14 @@ pub enum SecretError {
 pub struct NewToken {
     /// The token itself, which the client sends.
     pub token: String,
-    /// Its hash, for [`User::token_hash`](crate::User::token_hash).
+    /// The hash, for [`User::token_hash`](crate::User::token_hash).
     pub hash: String,
 }
 
 /// Makes a bearer token and its hash.
 ///
 /// # Errors
-/// When the system has no randomness.
+/// Fails if the system has no randomness.
 pub fn new_token() -> Result<NewToken, SecretError> {
     let token = format!("{TOKEN}{}", random()?);
     let hash = hex(&sha256(&token));
@@ -47,7 +47,7 @@ pub fn new_token() -> Result<NewToken, SecretError> {
 /// Returns the argon2id hash of a password as a PHC string, for [`User::password_hash`](crate::User::password_hash).
 ///
 /// # Errors
-/// When the system has no randomness for its salt.
+/// Fails if the system has no randomness for the salt.
 pub fn hash_password(password: &str) -> Result<String, SecretError> {
     let hashed = Argon2::default().hash_password(password.as_bytes());
     hashed.map(|hash| hash.to_string()).map_err(|error| SecretError::Hash(error.to_string()))
@@ -68,12 +68,12 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Compares in a time that does not depend on where the two differ.
+/// Compares in constant time.
 pub(crate) fn same(one: &[u8], other: &[u8]) -> bool {
     one.ct_eq(other).into()
 }
 
-/// Takes tens of milliseconds and megabytes, on purpose.
+/// Verifies a password. Takes tens of milliseconds and megabytes, on purpose.
 pub(crate) fn is_password(password: &str, hash: &str) -> bool {
     Argon2::default().verify_password(password.as_bytes(), hash).is_ok()
 }

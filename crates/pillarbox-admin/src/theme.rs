@@ -1,10 +1,10 @@
-//! Light or dark, as somebody chose; a cookie remembers it, so that a page comes in the right colours at once.
+//! The light or dark theme that the user chose. A cookie stores it, so that a page has the right colours at once.
 
 use askama::filters::Safe;
 use axum::http::HeaderMap;
 use axum::http::header::COOKIE;
 
-/// What the cookie says; nothing means as the system has it.
+/// The theme in the cookie; without one, the system's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Theme {
     Auto,
@@ -23,7 +23,7 @@ impl Theme {
         }
     }
 
-    /// Of the page's outermost element.
+    /// Returns the attribute of the page's root element.
     pub(crate) fn attribute(self) -> Safe<&'static str> {
         Safe(match self {
             Self::Auto => "",

@@ -15,19 +15,19 @@ use crate::config::{Environment, Settings};
 use crate::curl;
 use crate::door::{Door, Serving, Tls};
 
-/// More than a team looks with.
+/// The maximum number of connections: more than a team needs.
 const CONNECTIONS: usize = 512;
 
-/// How much it matters that the admin is served.
+/// How strictly the admin must be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Insistence {
-    /// `pillarbox admin`: that is all it is for.
+    /// `pillarbox admin`: it must be served.
     Always,
-    /// Beside a relay: where it was asked for, or at the usual place if that is free.
+    /// Beside a relay: at the configured address, or at the default address if that is free.
     Beside,
 }
 
-/// The desk that the configuration describes.
+/// Returns the desk that the configuration describes.
 pub(crate) fn desk(store: Arc<dyn AdminStore>, settings: &Settings) -> Desk {
     Desk::builder(store)
         .destinations(destinations(settings))
@@ -36,7 +36,7 @@ pub(crate) fn desk(store: Arc<dyn AdminStore>, settings: &Settings) -> Desk {
         .build()
 }
 
-/// The destinations of the configuration, without secrets.
+/// Returns the destinations of the configuration, without secrets.
 pub(crate) fn destinations(settings: &Settings) -> Vec<DestinationInfo> {
     settings.destinations.iter().map(described).collect()
 }
@@ -53,12 +53,12 @@ fn described(destination: &DestinationSettings) -> DestinationInfo {
     info
 }
 
-/// The users of the configuration, with the hashes by which they are known.
+/// Returns the users of the configuration, with the hashes of their passwords and tokens.
 fn users(settings: &[UserSettings], environment: &Environment) -> Result<Vec<User>, ConfigError> {
     settings.iter().map(|user| user.known(environment)).collect()
 }
 
-/// Listens, and serves until the answer is dropped. `None` when there is nobody to serve it for.
+/// Serves the admin until the returned value is dropped. `None` if the admin is off, or if the default address is in use.
 pub(crate) async fn serve(
     settings: &AdminSettings,
     environment: &Environment,

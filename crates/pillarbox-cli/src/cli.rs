@@ -1,4 +1,4 @@
-//! The command line, parsed and not yet acted on.
+//! Parses the command line, without acting on it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,13 +24,13 @@ Exit codes: 0 all is well, 1 it failed, 2 the command line or the configuration 
 #[derive(Debug, Parser)]
 #[command(name = "pillarbox", version, after_help = AFTER_HELP, arg_required_else_help = true, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// The configuration; without it ./pillarbox.toml, if it is there
+    /// The configuration file; by default ./pillarbox.toml, if it exists
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Answer with one JSON value on standard output, and errors as {"error": …} on standard error
+    /// Print one JSON value to standard output, and errors as {"error": …} to standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// How to log to standard error; without it as log.format of the configuration says. RUST_LOG says how much
+    /// The format of the log on standard error; by default log.format of the configuration. RUST_LOG sets the level
     #[arg(long, global = true, value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
     #[command(subcommand)]
@@ -49,7 +49,7 @@ pub(crate) enum Command {
     Relay(relay::Arguments),
     /// Deliver the tasks of django-celery-outbox, in place of `manage.py celery_outbox_relay`
     CeleryRelay(celery_relay::Arguments),
-    /// Deliver what is due once, and answer how much was processed and how much remains
+    /// Deliver due events once, and print how many were processed and how many remain
     Sweep(sweep::Arguments),
     /// Look at events, and try failed ones again
     #[command(subcommand)]
@@ -59,17 +59,17 @@ pub(crate) enum Command {
     Destinations(destinations::Command),
     /// Delete old delivered and failed events
     Cleanup(cleanup::Arguments),
-    /// Failed events by what they have in common; retry many of them at once
+    /// Group failed events by destination and error; retry many of them at once
     DeadLetters(dead_letters::Arguments),
-    /// The outbox live: what waits, what destinations do, which relays live
+    /// Show the outbox live: waiting events, destinations, relays
     Top(top::Arguments),
     /// The outbox in numbers
     Stats,
-    /// Look for what may be wrong with the database and the configuration; ends with 1 when something is
+    /// Check the database and the configuration; exits with 1 if something is wrong
     Doctor,
-    /// Ask a running relay how it is; ends with 1 when it is not well
+    /// Ask a running relay for its health; exits with 1 if it is unhealthy
     Health(health::Arguments),
-    /// Serve the admin pages and the API until SIGTERM or SIGINT, or make what their users log in with
+    /// Serve the admin pages and the API until SIGTERM or SIGINT, or make password hashes and tokens for their users
     Admin(admin::Arguments),
     /// A script that completes commands and flags in a shell
     Completions(completions::Arguments),
@@ -80,7 +80,7 @@ pub(crate) enum Command {
 }
 
 impl Cli {
-    /// What was asked for, or the exit code of what has been answered already: help, or what was wrong.
+    /// Returns the parsed command line, or the exit code after the help or an error was printed.
     pub(crate) fn parse_arguments() -> Result<Self, ExitCode> {
         Self::try_parse().map_err(|error| {
             let json = std::env::args_os().any(|argument| argument == "--json");

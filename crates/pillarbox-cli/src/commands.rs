@@ -1,4 +1,4 @@
-//! The commands, one file each: what was asked for, done through the library, and answered.
+//! The commands, one file each: each calls the library and prints the result.
 
 use std::fmt;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(crate) mod relay;
 mod stats;
 pub(crate) mod sweep;
 
-/// What every command but the demo works with.
+/// The settings and the output of every command except the demo.
 pub(crate) struct Session {
     pub(crate) settings: Settings,
     environment: Environment,
@@ -42,12 +42,12 @@ impl Session {
         Ok(Self { settings, environment, output })
     }
 
-    /// The outbox's own tables, fit to be worked on.
+    /// Opens the outbox's own tables and checks their schema.
     pub(crate) async fn open(&self) -> anyhow::Result<Opened> {
         Opened::checked(&self.settings.database, self.output).await
     }
 
-    /// Refuses to go on where the tables are those of django-celery-outbox, and says what to do there.
+    /// Refuses the tables of django-celery-outbox, and says what to use instead.
     pub(crate) fn own(&self, instead: &str) -> Result<(), Misuse> {
         match self.settings.source.kind {
             SourceKind::OutboxEvent => Ok(()),
@@ -57,18 +57,18 @@ impl Session {
         }
     }
 
-    /// What a kind of line in the log is called.
+    /// Returns the name of a log event, with the configured prefix.
     fn log_name(&self, name: &str) -> String {
         format!("{}_{name}", self.settings.relay.log_prefix)
     }
 
-    /// What a relay delivers from, fit to be worked on.
+    /// Opens the tables that a relay delivers from and checks their schema.
     async fn source(&self) -> anyhow::Result<Source> {
         Source::checked(&self.settings, self.output).await
     }
 }
 
-/// Runs the command that was asked for.
+/// Runs the given command.
 pub(crate) async fn run(cli: Cli, output: Output) -> anyhow::Result<ExitCode> {
     let config = cli.config.as_deref();
     let session = || Session::start(config, Environment::of_process(), output);
@@ -107,7 +107,7 @@ pub(crate) async fn run(cli: Cli, output: Output) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A command line that cannot be followed. The program ends with exit code 2.
+/// A command line that cannot be executed. The program exits with code 2.
 #[derive(Debug)]
 pub(crate) struct Misuse(pub(crate) String);
 

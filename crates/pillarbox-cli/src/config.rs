@@ -1,5 +1,5 @@
-//! The configuration: found, read, overridden by the environment, and lowered once into the [`Settings`] that the
-//! program uses. Nothing behind this module reads a file or the environment to learn how to work.
+//! The configuration: found, read, overridden by the environment, and lowered once into the [`Settings`] that the program
+//! uses. The rest of the program reads no file and no environment variable for its settings.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -32,18 +32,18 @@ pub(crate) mod tracing;
 
 /// The commented configuration with every key at its default: the documentation of the keys.
 pub(crate) const DEFAULT_FILE: &str = include_str!("../pillarbox.default.toml");
-/// Where the configuration is looked for when no `--config` names it.
+/// The path of the configuration without `--config`.
 pub(crate) const USUAL_FILE: &str = "pillarbox.toml";
 
-/// Everything the program was told, checked.
+/// All settings of the program, checked.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// Where it was read; `None` when there was no file.
+    /// The file that was read; `None` if there was none.
     pub(crate) file: Option<PathBuf>,
     pub(crate) database: Database,
     pub(crate) source: SourceSettings,
     pub(crate) relay: RelaySettings,
-    /// Touched whenever the relay's loop has turned.
+    /// The file that is touched whenever the relay's loop completes a claim.
     pub(crate) liveness_file: Option<PathBuf>,
     pub(crate) metrics: MetricsSettings,
     pub(crate) tracing: TracingSettings,
@@ -54,7 +54,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads `--config FILE`, else `./pillarbox.toml` if it is there, else nothing but the environment.
+    /// Reads `--config FILE`, or else `./pillarbox.toml` if it exists, or else only the environment.
     pub(crate) fn load(asked_for: Option<&Path>, environment: &Environment) -> Result<Self, ConfigError> {
         let path = asked_for.unwrap_or(Path::new(USUAL_FILE));
         match std::fs::read_to_string(path) {
@@ -70,7 +70,7 @@ impl Settings {
         }
     }
 
-    /// Lowers a configuration's text. All its problems are reported at once.
+    /// Lowers the text of a configuration. Reports all problems at once.
     pub(crate) fn parse(text: &str, file: Option<&Path>, environment: &Environment) -> Result<Self, ConfigError> {
         let table = text.parse().map_err(|error| ConfigError::syntax(file, text, &error))?;
         let report = Report::new(file);
@@ -95,7 +95,8 @@ impl Settings {
 }
 
 impl Settings {
-    /// Refuses to deliver from django-celery-outbox's tables to nowhere: its relay could not be told why tasks wait.
+    /// Checks that tasks of django-celery-outbox have a route. Without one they would wait, with no place to show the
+    /// reason.
     pub(crate) fn check_source(&self) -> Result<(), ConfigError> {
         if self.source.kind == SourceKind::OutboxEvent || !self.routes.is_empty() {
             return Ok(());
@@ -113,7 +114,7 @@ impl Settings {
     }
 }
 
-/// With one broker and no routes it is plain where Celery's tasks go.
+/// Returns the route of Celery's tasks if there is exactly one broker.
 fn implied_route(source: SourceKind, destinations: &[DestinationSettings]) -> Option<Route> {
     let mut brokers = destinations.iter().filter(|destination| destination.kind() == CELERY);
     let (Some(only), None) = (brokers.next(), brokers.next()) else { return None };

@@ -1,5 +1,5 @@
-//! An event's request to an HTTP destination as a `curl` command, to be pasted and tried: secrets are left out, and what is
-//! masked stays masked. Pure.
+//! An event's request to an HTTP destination as a `curl` command, to paste and try. Secrets are left out, and masked values
+//! stay masked. Pure.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use pillarbox::store::EventDetail;
 use pillarbox_sinks::DestinationSettings;
 use pillarbox_sinks::registry::EventParts;
 
-/// A longer body is read from a file, which shells and people can bear.
+/// The longest body in the command. A longer one is read from a file.
 const LONGEST_BODY: usize = 16 * 1024;
 
-/// The command for one destination; `None` when it does not speak HTTP.
+/// Returns the command for one destination; `None` if it does not use HTTP.
 pub(crate) fn command(detail: &EventDetail, destination: &DestinationSettings) -> Option<String> {
     let event = &detail.event;
     let request = destination.shown_request(&EventParts {
@@ -40,7 +40,7 @@ pub(crate) fn command(detail: &EventDetail, destination: &DestinationSettings) -
     Some(command)
 }
 
-/// For a shell of the POSIX kind: nothing in it is expanded.
+/// Quotes text for a POSIX shell, so that nothing in it is expanded.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

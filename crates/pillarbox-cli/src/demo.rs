@@ -1,7 +1,7 @@
 //! The demo: an application, an outbox, a relay and a receiver in one process, and a check of what arrived.
 //!
-//! It plays everything for real: SQLite in a temporary directory, HTTP over loopback, the relay as `pillarbox relay` runs
-//! it, only with shorter delays.
+//! Everything is real: SQLite in a temporary directory, HTTP over loopback, and the relay of `pillarbox relay`, only with
+//! shorter delays.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,31 +25,31 @@ mod shop;
 mod tally;
 mod verdict;
 
-/// How long the relay may need after the last order until something is wrong.
+/// The timeout for all deliveries after the last order.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What is played.
+/// The parameters of the demo.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Play {
-    /// How many orders customers place; some are rolled back.
+    /// The number of orders that customers place; some are rolled back.
     pub(crate) orders: u32,
-    /// Which of them, and which requests fail.
+    /// The seed that decides which orders are rolled back and which requests fail.
     pub(crate) seed: u64,
 }
 
-/// How it is shown.
+/// The form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Show {
     /// Redrawn in place.
     Live {
         colours: bool,
     },
-    /// A line now and then.
+    /// A line at intervals.
     Lines,
     Nothing,
 }
 
-/// Plays it. `None` when `stop` came first.
+/// Runs the demo. Returns `None` if `stop` completes first.
 pub(crate) async fn run(play: Play, show: Show, stop: impl Future<Output = ()>) -> anyhow::Result<Option<Verdict>> {
     let began = Instant::now();
     let directory = tempfile::tempdir().context("no temporary directory can be made")?;
@@ -65,7 +65,7 @@ pub(crate) async fn run(play: Play, show: Show, stop: impl Future<Output = ()>) 
     let relaying = tokio::spawn({
         let relay = Arc::clone(&relay);
         async move {
-            // A sender that is gone is a reason to stop as well.
+            // A dropped sender also stops the relay.
             let told = async { drop(told.await) };
             relay.run(told).await
         }
@@ -73,7 +73,7 @@ pub(crate) async fn run(play: Play, show: Show, stop: impl Future<Output = ()>) 
     let mut board = Board::new(show, Arc::clone(&tally));
     let played = async {
         shop.sell(play, &receiver).await?;
-        // Whoever is not there by then is missed in the verdict.
+        // The verdict reports events that have not arrived by then.
         let _ = tokio::time::timeout(PATIENCE, tally.all_delivered()).await;
         anyhow::Ok(())
     };
@@ -93,7 +93,7 @@ pub(crate) async fn run(play: Play, show: Show, stop: impl Future<Output = ()>) 
     Ok(Some(tally.verdict(orders, &counts, began.elapsed())))
 }
 
-/// As the configuration would make it, with delays that nobody has to wait for.
+/// Returns a relay as the configuration would make it, with short delays.
 fn relay(store: &SqliteStore, receiver: &Receiver, tally: &Arc<Tally>) -> anyhow::Result<Relay> {
     let to_receiver = HttpSettings { allow_private: true, ..HttpSettings::new(receiver.url()) };
     let settings = RelaySettings {

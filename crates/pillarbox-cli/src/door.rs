@@ -1,5 +1,5 @@
-//! Connections to whatever the program serves: accepted within limits, with TLS if there is a certificate, and closed when
-//! they stay silent. The admin and the metrics listen through it. It knows no user and no route.
+//! The connections of the program's servers: accepted within limits, with TLS if there is a certificate, and closed when
+//! they are silent for too long. The admin and the metrics listen through it. It knows no users and no routes.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -29,15 +29,15 @@ mod places;
 mod pulse;
 mod tls;
 
-/// What a browser asks for at once.
+/// The number of concurrent requests of a browser.
 const STREAMS: u32 = 32;
-/// A dead HTTP/2 connection is noticed by an answer that does not come.
+/// The interval and the timeout of HTTP/2 pings, which detect a dead connection.
 const PING: Duration = Duration::from_secs(10);
-/// The head of a request, and what is read of its body at once.
+/// The buffer for the head of a request and for parts of its body.
 const BUFFER: usize = 64 << 10;
-/// Out of file descriptors, the listener waits this long before it accepts again.
+/// When the process is out of file descriptors, the listener waits this long before it accepts again.
 const BACKOFF: Duration = Duration::from_millis(100);
-/// How often the log says so.
+/// The interval of warnings in the log about that.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// The task that serves. It ends when this is dropped.
@@ -51,7 +51,7 @@ impl Drop for Serving {
 
 /// A listener with its limits.
 pub(crate) struct Door {
-    /// For the log: admin, metrics.
+    /// The name in the log: admin, metrics.
     name: &'static str,
     listener: TcpListener,
     tls: Option<Arc<Tls>>,
@@ -59,7 +59,7 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// At most so many connections at once, and fewer where the process may open few files.
+    /// Returns a listener with at most this many connections, or fewer if the process may open few files.
     pub(crate) fn new(name: &'static str, listener: TcpListener, most: usize) -> Self {
         Self { name, listener, tls: None, limits: Limits::of_process(most) }
     }
@@ -68,13 +68,13 @@ impl Door {
         Self { tls: tls.map(Arc::new), ..self }
     }
 
-    /// Many people come from these addresses: only the limit in all counts for them. The same is true of this machine.
+    /// Exempts addresses that many users share from the limit per address. Loopback addresses are always exempt.
     pub(crate) fn shared(mut self, is_shared: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
         self.limits.is_shared = Box::new(is_shared);
         self
     }
 
-    /// Serves until the answer is dropped. No error of a connection ends it.
+    /// Serves until the returned value is dropped. Errors of connections do not end it.
     pub(crate) fn open(self, routes: Router) -> Serving {
         Serving(tokio::spawn(self.serve(routes)))
     }
@@ -82,7 +82,7 @@ impl Door {
     async fn serve(self, routes: Router) {
         let Self { name, listener, tls, limits } = self;
         let places = Arc::new(Places::new(limits));
-        // They end with this task.
+        // These tasks end with this one.
         let mut tasks = JoinSet::new();
         if let Some(tls) = &tls {
             tasks.spawn(Arc::clone(tls).keep_up_to_date());
@@ -92,7 +92,7 @@ impl Door {
             while tasks.try_join_next().is_some() {}
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
-                // The other side was gone before it was accepted.
+                // The client closed the connection before it was accepted.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => {
                     trouble.tell(&error);
@@ -119,7 +119,7 @@ impl Door {
     }
 }
 
-/// What is logged when the system has no room for another connection.
+/// Logs connections that could not be accepted, at most once per interval.
 struct Trouble {
     name: &'static str,
     warned_at: Option<tokio::time::Instant>,

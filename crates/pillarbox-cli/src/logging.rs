@@ -1,4 +1,4 @@
-//! Logs go to standard error, so that standard output is the answer and nothing else.
+//! Logs go to standard error, so that standard output has only the result.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -12,20 +12,20 @@ use crate::cli::{Cli, Command};
 use crate::config::{Environment, LogFormat, USUAL_FILE};
 use crate::terminal::escaped_log;
 
-/// The client of RabbitMQ. What it has to say is in our errors, and it would log whole messages, masked values and all.
+/// The client of RabbitMQ. Our errors include its messages, and it would log whole payloads with their masked values.
 const TOO_TALKATIVE: &str = "lapin";
 
-/// `RUST_LOG` decides; without it whatever serves tells what it does, and the other commands only of trouble.
+/// Starts the log. `RUST_LOG` sets the level; by default `info` for the commands that serve, and `warn` for the others.
 pub(crate) fn start(cli: &Cli) {
     let usual = match cli.command {
         Command::Relay(_) | Command::CeleryRelay(_) | Command::Admin(_) => "info,opentelemetry=warn",
-        // They show their trouble themselves.
+        // These commands show their errors themselves.
         Command::Demo(_) | Command::Top(_) => "off",
         _ => "warn",
     };
     let asked = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
     let filter = EnvFilter::try_new(&asked).ok().filter(|_| !asked.is_empty()).unwrap_or_else(|| EnvFilter::new(usual));
-    // Who names it wants to hear it.
+    // A filter that names the client is respected.
     let silent = format!("{TOO_TALKATIVE}=off").parse().ok().filter(|_| !asked.contains(TOO_TALKATIVE));
     let filter = silent.into_iter().fold(filter, EnvFilter::add_directive);
     let configured = || {
@@ -45,7 +45,7 @@ fn lines<S: Subscriber + for<'a> LookupSpan<'a>>(format: LogFormat) -> Box<dyn L
     }
 }
 
-/// Standard error for lines of text. The formatter writes each line at once.
+/// Escapes lines of text on standard error. The formatter writes each line in one call.
 struct Escaping {
     colours: bool,
 }
@@ -62,7 +62,7 @@ impl Write for Escaping {
     }
 }
 
-/// OpenTelemetry tells of each export that fails; ours tells once that they do.
+/// Filters out OpenTelemetry's message about each failed export. Our own is logged once.
 fn is_news(line: &Metadata<'_>) -> bool {
     line.name() != "BatchSpanProcessor.ExportError"
 }

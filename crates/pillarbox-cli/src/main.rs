@@ -1,7 +1,7 @@
-//! The program `pillarbox`: relay, look at and look after a transactional outbox.
+//! The program `pillarbox`: relays, inspects and manages a transactional outbox.
 //!
-//! The command line is parsed first, then the configuration is lowered once, then one command runs. The program contains
-//! no SQL; what it knows of the outbox it knows through the library's two store traits.
+//! The command line is parsed first, then the configuration is lowered once, then one command runs. The program has no
+//! SQL on the outbox; it uses the outbox only through the library's store traits.
 
 mod admin;
 mod cli;
@@ -44,14 +44,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// 2 when the caller can mend it by other words, 1 otherwise.
+/// Prints the error. Returns 2 if the command line or the configuration is wrong, 1 otherwise.
 fn fail(output: Output, error: &anyhow::Error) -> ExitCode {
     output.error(&told(error));
     let misused = error.chain().any(|cause| cause.is::<ConfigError>() || cause.is::<commands::Misuse>());
     ExitCode::from(if misused { 2 } else { 1 })
 }
 
-/// The error and its causes, without those that it has told of already.
+/// Returns the error and its causes, without causes that its text contains already.
 fn told(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
         "" => cause,

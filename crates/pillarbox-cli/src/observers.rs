@@ -1,5 +1,5 @@
-//! Who hears what the relay does, besides the log: a program that runs it as its child, a probe that looks at a file, and
-//! those who keep figures. None of them can slow the relay down or stop it.
+//! Observers of the relay, besides the log: a parent process, a probe of a file, systemd, and metrics. None of them can
+//! slow the relay down or stop it.
 
 pub(crate) mod depth;
 pub(crate) mod liveness;

@@ -1,5 +1,5 @@
-//! Spans of claim, send and settle, exported by OTLP over HTTP. A collector that is slow or gone loses spans, and slows
-//! and stops nothing.
+//! Exports spans of claim, send and settle by OTLP over HTTP. A collector that is slow or gone loses spans, but blocks
+//! nothing.
 
 mod collector;
 mod spans;
@@ -22,17 +22,17 @@ use crate::config::source::SourceKind;
 use crate::config::tracing::{Export, TracingSettings};
 use crate::config::{ConfigError, Environment};
 
-/// How long the collector may take for what is left when the relay has stopped.
+/// The time to export the remaining spans after the relay has stopped.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The exporter, until the relay has stopped.
+/// The exporter.
 pub(crate) struct Otlp {
     provider: SdkTracerProvider,
     spans: Arc<Spans>,
 }
 
 impl Otlp {
-    /// `None` when nothing is to be exported.
+    /// Starts the exporter. Returns `None` if nothing is exported.
     pub(crate) fn start(
         settings: &TracingSettings,
         source: SourceKind,
@@ -42,7 +42,7 @@ impl Otlp {
         let exporter = exporter(export)?;
         let mut builder = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource(settings));
         if let Some(share) = settings.sample {
-            // What its producer keeps is kept, and what it does not is not.
+            // The producer's decision to keep a trace or not is respected.
             builder = builder.with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(share))));
         }
         let provider = builder.build();
@@ -50,16 +50,16 @@ impl Otlp {
         Ok(Some(Self { provider, spans }))
     }
 
-    /// This relay's events are followed.
+    /// Adds the tracer to this relay.
     pub(crate) fn follow(&self, builder: RelayBuilder) -> RelayBuilder {
         builder.tracer(Arc::clone(&self.spans) as Arc<dyn pillarbox::trace::Tracer>)
     }
 
-    /// The relay has stopped: what is left is exported, if that does not take long.
+    /// Exports the remaining spans after the relay has stopped, up to the timeout.
     pub(crate) async fn finish(self) {
         let (ended, end) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
-            // Nobody may be waiting for it.
+            // The receiver may be gone.
             let _ = ended.send(self.provider.shutdown_with_timeout(PATIENCE));
         });
         match tokio::time::timeout(PATIENCE * 2, end).await {

@@ -1,5 +1,5 @@
-//! What the program says: one answer on standard output, as text for people or as one JSON value for programs, and notes
-//! and errors on standard error. Text is escaped here, so that nothing from outside steers a terminal.
+//! The program's output: one result on standard output, as text for people or as one JSON value for programs; notes and
+//! errors on standard error. Text is escaped here, so that text from outside cannot control a terminal.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::terminal::escaped_lines;
 
-/// How to answer.
+/// The form of the output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,
@@ -23,12 +23,12 @@ impl Output {
         self.json
     }
 
-    /// Whether a person looks at standard output.
+    /// Returns whether standard output is a terminal for people.
     pub(crate) fn is_terminal(self) -> bool {
         !self.json && io::stdout().is_terminal()
     }
 
-    /// The answer, in the one form or the other.
+    /// Prints the result, as text or as JSON.
     pub(crate) fn answer(self, value: &impl Serialize, text: impl FnOnce() -> String) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.json {
@@ -41,14 +41,14 @@ impl Output {
         out.flush()
     }
 
-    /// Something people should know beside the answer.
+    /// Prints a note for people besides the result.
     pub(crate) fn note(self, text: &str) {
         if !self.json {
             say(&escaped_lines(text));
         }
     }
 
-    /// Why there is no answer.
+    /// Prints the error.
     pub(crate) fn error(self, text: &str) {
         let text =
             if self.json { json!({ "error": text }).to_string() } else { format!("error: {}", escaped_lines(text)) };
@@ -56,12 +56,12 @@ impl Output {
     }
 }
 
-/// When nobody listens on standard error there is nobody to tell that to.
+/// Prints to standard error. An error of that is ignored: there is nowhere to report it.
 fn say(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// How many columns whoever looks at standard output has; `None` when nobody does, or a program.
+/// Returns the width of the terminal in columns; `None` if standard output is not a terminal.
 pub(crate) fn width() -> Option<usize> {
     if !io::stdout().is_terminal() {
         return None;
@@ -69,7 +69,7 @@ pub(crate) fn width() -> Option<usize> {
     ratatui::crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0)
 }
 
-/// `pillarbox events list | head` is no failure.
+/// Returns whether a reader such as `head` closed the pipe, which is not a failure: `pillarbox events list | head`.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
@@ -77,7 +77,7 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// `1 event`, `2 events`.
+/// Formats a number with its noun: `1 event`, `2 events`.
 pub(crate) fn count(number: u64, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }

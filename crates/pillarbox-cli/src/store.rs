@@ -1,4 +1,4 @@
-//! The configured outbox, opened: the one place of the program that names the stores there are.
+//! Opens the configured outbox. This is the one place of the program that names the concrete stores.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,40 +16,40 @@ use crate::config::source::{DJANGO_CELERY_OUTBOX, SourceKind};
 use crate::config::{ConfigError, Settings};
 use crate::output::Output;
 
-/// What a relay delivers from.
+/// The tables that a relay delivers from.
 pub(crate) enum Source {
-    /// Our own tables.
+    /// Pillarbox's own tables.
     Own(Opened),
-    /// Those of django-celery-outbox.
+    /// The tables of django-celery-outbox.
     Adopted(CeleryOutboxStore),
 }
 
-/// What waits, for the metrics.
+/// The numbers of waiting events, for the metrics.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Depth {
-    /// Due, and nobody has them.
+    /// Due, and not claimed.
     pub(crate) due: u64,
-    /// To be sent later, retries among them.
+    /// Due later, including retries.
     pub(crate) scheduled: u64,
-    /// A relay has them, by a lease.
+    /// Claimed by a relay, with a lease.
     pub(crate) leased: u64,
     /// Waiting for a destination or a route.
     pub(crate) parked: u64,
-    /// Given up.
+    /// Dead letters.
     pub(crate) dead: u64,
-    /// How long the oldest of those that are due has waited.
+    /// How long the oldest due event has been due.
     pub(crate) oldest: Option<Duration>,
 }
 
 impl Depth {
-    /// Neither delivered nor given up.
+    /// Returns the number of events that are neither delivered nor dead letters.
     pub(crate) fn pending(&self) -> u64 {
         self.due + self.scheduled + self.leased + self.parked
     }
 }
 
 impl Source {
-    /// Opens what the settings name, and refuses tables that this program cannot work on.
+    /// Opens the configured tables, and refuses a schema that this program cannot work on.
     pub(crate) async fn checked(settings: &Settings, output: Output) -> anyhow::Result<Self> {
         match settings.source.kind {
             SourceKind::OutboxEvent => Ok(Self::Own(Opened::checked(&settings.database, output).await?)),
@@ -61,7 +61,7 @@ impl Source {
         }
     }
 
-    /// The relay's side.
+    /// Returns the store for a relay.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match self {
             Self::Own(opened) => opened.store(),
@@ -99,7 +99,7 @@ async fn adopt(settings: &Settings) -> anyhow::Result<CeleryOutboxStore> {
     Ok(CeleryOutboxStore::connect_with(url.expose(), schema, adopted, *connections).await?)
 }
 
-/// What people who look at a relay's pages share.
+/// The size of the connection pool for the admin pages of a relay.
 const CONNECTIONS_BESIDE: u32 = 4;
 
 /// An open outbox.
@@ -109,7 +109,7 @@ pub(crate) enum Opened {
 }
 
 impl Opened {
-    /// Opens the outbox as it is.
+    /// Opens the outbox without any check.
     pub(crate) async fn bare(database: &Database) -> anyhow::Result<Self> {
         match database {
             Database::Sqlite { path } => Ok(Self::Sqlite(open_file(path).await?)),
@@ -119,7 +119,7 @@ impl Opened {
         }
     }
 
-    /// For people who look while a relay works: connections of their own, so that it need not wait for theirs.
+    /// Opens the outbox with a separate connection pool for people, so that the relay does not wait for their connections.
     pub(crate) async fn beside(database: &Database) -> anyhow::Result<Self> {
         match database {
             Database::Sqlite { path } => Ok(Self::Sqlite(open_file(path).await?)),
@@ -130,8 +130,8 @@ impl Opened {
         }
     }
 
-    /// Opens the outbox. A new SQLite file gets its tables at once; a PostgreSQL database belongs to people, who say
-    /// `pillarbox migrate`. Whether the tables are there is not looked at: a role that only emits may not look.
+    /// Opens the outbox. A new SQLite file gets its tables at once; on PostgreSQL a person runs `pillarbox migrate`. The
+    /// schema is not checked, because a role that only emits has no right to read it.
     pub(crate) async fn unchecked(database: &Database, output: Output) -> anyhow::Result<Self> {
         let new_file = match database {
             Database::Sqlite { path } => Some(path).filter(|path| is_empty(path)),
@@ -145,14 +145,14 @@ impl Opened {
         Ok(opened)
     }
 
-    /// As [`Opened::unchecked`], and refuses tables that this program cannot work on.
+    /// As [`Opened::unchecked`], and refuses a schema that this program cannot work on.
     pub(crate) async fn checked(database: &Database, output: Output) -> anyhow::Result<Self> {
         let opened = Self::unchecked(database, output).await?;
         opened.store().check().await?;
         Ok(opened)
     }
 
-    /// The relay's side.
+    /// Returns the store for a relay.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match self {
             Self::Sqlite(store) => Arc::new(store.clone()),
@@ -160,7 +160,7 @@ impl Opened {
         }
     }
 
-    /// People's side, for whoever outlives this.
+    /// Returns the store for people, as an owned value.
     pub(crate) fn people(&self) -> Arc<dyn AdminStore> {
         match self {
             Self::Sqlite(store) => Arc::new(store.clone()),
@@ -168,7 +168,7 @@ impl Opened {
         }
     }
 
-    /// People's side.
+    /// Returns the store for people.
     pub(crate) fn inspect(&self) -> &dyn Inspect {
         match self {
             Self::Sqlite(store) => store,
@@ -183,7 +183,7 @@ impl Opened {
         })
     }
 
-    /// The statements that give a role its rights.
+    /// Returns the statements that grant a role its rights.
     pub(crate) fn grants(&self, kind: Role, role: &str) -> anyhow::Result<String> {
         match self {
             Self::Sqlite(_) => bail!("SQLite has no roles, so there are no rights to give; leave the roles out"),

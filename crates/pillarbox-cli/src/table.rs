@@ -1,4 +1,4 @@
-//! Tables for people: aligned columns, as wide as the terminal at most where there is one.
+//! Tables for people: aligned columns, at most as wide as the terminal if there is one.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -7,14 +7,14 @@ use crate::terminal::escaped;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
-    /// Cut when there is no room.
+    /// Aligned left, and cut if there is no room.
     Left,
-    /// At the left, and never cut: somebody may want to copy it.
+    /// Aligned left, and never cut, so that it can be copied.
     Whole,
     Right,
 }
 
-/// No column that is cut gets narrower.
+/// The narrowest width of a column that is cut.
 const NARROWEST: usize = 8;
 
 /// Rows under headings.
@@ -33,7 +33,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(|cell| escaped(&cell).into_owned()).collect());
     }
 
-    /// Columns two spaces apart, no spaces at the ends of lines. It fits into the terminal, if a person looks at it.
+    /// Renders columns two spaces apart, without spaces at the ends of lines. At a terminal, it fits the width.
     pub(crate) fn render(&self) -> String {
         self.within(crate::output::width())
     }
@@ -63,7 +63,7 @@ impl Table {
 }
 
 impl Table {
-    /// The widest column that may be cut is, as often as there is need and room for it.
+    /// Cuts the widest columns until the table fits or they have the narrowest width.
     fn squeeze(&self, widths: &mut [usize], room: usize) {
         loop {
             let total = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
@@ -72,7 +72,7 @@ impl Table {
             let Some(widest) = cut.first().copied().filter(|widest| total > room && widths[*widest] > NARROWEST) else {
                 return;
             };
-            // Down to the next one, so that they share what is missing.
+            // Down to the next widest, so that columns shrink together.
             let next = cut.get(1).map_or(0, |next| widths[*next]);
             let step = (widths[widest] - next).max(1).min(total - room);
             widths[widest] = (widths[widest] - step).max(NARROWEST);
@@ -80,7 +80,8 @@ impl Table {
     }
 }
 
-/// Names and values, the values aligned. A value of several lines stays in its column: none of them looks like a field.
+/// Renders names and values, with the values aligned. A value of several lines stays in its column, so that no line looks
+/// like a field.
 pub(crate) fn fields<'a>(fields: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let fields: Vec<(Cow<'a, str>, String)> = fields.into_iter().map(|(name, value)| (escaped(name), value)).collect();
     let width = fields.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
@@ -92,7 +93,7 @@ pub(crate) fn fields<'a>(fields: impl IntoIterator<Item = (&'a str, String)>) ->
     })
 }
 
-/// The beginning of the first line, so that a long error does not break a table.
+/// Returns the beginning of the first line, so that a long error does not break a table.
 pub(crate) fn shortened(text: &str, limit: usize) -> String {
     let line = text.lines().next().unwrap_or_default();
     if line.chars().count() <= limit {
@@ -121,7 +122,7 @@ mod tests {
         let text = table.within(Some(40));
         assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
         assert!(text.contains("0123456789  1  order.pla") && text.contains('…'), "{text}");
-        // Where there is no room at all the narrowest is wider.
+        // If there is no room at all, the narrowest table is wider.
         assert!(table.within(Some(10)).contains("0123456789  1  order.p…  xxxxxxx…"));
         assert!(table.within(None).contains(&"x".repeat(60)));
     }

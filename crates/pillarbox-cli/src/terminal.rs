@@ -1,6 +1,6 @@
-//! Makes text from outside safe to print: event types, ids, keys, headers, errors and whatever else an application, a receiver
-//! or a database says. A terminal obeys control characters, and characters that turn the direction of text make it read
-//! as something else. Both are shown as their JSON escapes, so that a payload stays JSON. Pure.
+//! Makes text from outside safe to print: event types, ids, keys, headers, errors, and any other text of an application, a
+//! receiver or a database. A terminal obeys control characters, and characters that change the direction of text make it
+//! look like other text. Both are shown as their JSON escapes, so that a payload stays JSON. Pure.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -15,8 +15,8 @@ pub(crate) fn escaped_lines(text: &str) -> Cow<'_, str> {
     escape(text, |c| is_unsafe(c) && !matches!(c, '\n' | '\t'))
 }
 
-/// Returns a line of the log: one line, but for its end. The formatter's own colours stay where `colours` says that there are
-/// some; it escapes those of values itself.
+/// Returns a line of the log as one line, except for its end. With `colours`, the formatter's own colours stay; it escapes
+/// those of values itself.
 pub(crate) fn escaped_log(line: &str, colours: bool) -> String {
     let (body, end) = line.strip_suffix('\n').map_or((line, ""), |body| (body, "\n"));
     let body = escape(body, |c| is_unsafe(c) && !(colours && c == '\x1b'));
@@ -43,7 +43,8 @@ fn escape(text: &str, is_unsafe: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Control characters, those that change the direction of text, and those that cannot be seen and break lines or hide text.
+/// Returns whether a character is a control character, changes the direction of text, or is invisible and breaks lines or
+/// hides text.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -97,14 +98,14 @@ mod tests {
                 proptest::prop_assert_eq!(lines.matches('\n').count(), text.matches('\n').count());
                 let line = escaped_log(&format!("{text}\n"), false);
                 proptest::prop_assert!(line.ends_with('\n') && !line.trim_end_matches('\n').contains(obeyed));
-                // Twice is once.
+                // Escaping twice has the effect of escaping once.
                 let once = escaped(&text);
                 proptest::prop_assert!(escaped(&once) == once);
             }
         }
     }
 
-    /// Mostly what is escaped.
+    /// Returns text that mostly needs escapes.
     fn hostile() -> impl proptest::strategy::Strategy<Value = String> {
         "[\\x00-\\x20\\x7f-\\u{9f}\\u{200b}-\\u{206f}\\u{feff}a\\\\]{0,40}"
     }

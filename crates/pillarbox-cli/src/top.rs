@@ -1,5 +1,5 @@
-//! `pillarbox top`: the outbox live in the terminal. What is shown stands in [`overview`], how in [`screen`]; here are the keys,
-//! the clock and the terminal, which is left as it was found, also by a panic or a signal.
+//! `pillarbox top`: the outbox live in the terminal. [`overview`] has the data and [`screen`] draws it; this file has the
+//! keys, the clock and the terminal, which is always restored, also after a panic or a signal.
 
 mod overview;
 mod screen;
@@ -42,38 +42,38 @@ fn every(text: &str) -> Result<Duration, String> {
     if every < Duration::from_millis(100) { Err("must be at least 100ms".to_owned()) } else { Ok(every) }
 }
 
-/// Rows of a frame that is printed.
+/// The rows of a printed frame.
 const HEIGHT: u16 = 40;
-/// How many groups of dead letters there is room for.
+/// The maximum number of groups of dead letters on the screen.
 const LETTERS: usize = 4;
 const LETTERS_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
-/// The window of the curve.
+/// The window of the chart.
 const WINDOW: Duration = Duration::from_secs(60 * MINUTES as u64);
-/// Grouping dead letters costs more than the rest, so it is done less often.
+/// The interval at which dead letters are grouped, which costs more than the other reads.
 const LETTERS_EVERY: Duration = Duration::from_secs(10);
 
-/// What is on the screen.
+/// The state of the screen.
 struct App {
     database: String,
     overview: Overview,
-    /// `None` until they have been looked for.
+    /// `None` before the first search.
     letters: Option<Vec<Group>>,
     letters_at: Option<Instant>,
-    /// Which destination.
+    /// The index of the selected destination.
     selected: usize,
     asked: Option<Asked>,
     said: Option<String>,
     help: bool,
 }
 
-/// What waits for a yes.
+/// An action that waits for confirmation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Asked {
     Pause(String),
     Resume(String),
 }
 
-/// What a key asks for.
+/// The meaning of a key.
 #[derive(Debug, PartialEq, Eq)]
 enum Wish {
     Nothing,
@@ -98,7 +98,7 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Res
     live(&mut app, &watch, arguments.every).await
 }
 
-/// Where it is read, and what people change there.
+/// The desk that `top` reads and acts through.
 struct Watch {
     desk: Desk,
 }
@@ -108,7 +108,7 @@ impl Watch {
         Ok(Overview::of(self.desk.overview(WINDOW).await?))
     }
 
-    /// The groups whose last event is the newest.
+    /// Returns the groups with the newest events.
     async fn letters(&self) -> Result<Vec<Group>, DeskError> {
         let mut groups = self.desk.dead_letters(&EventFilter::default(), ago(LETTERS_WITHIN)).await?.groups;
         groups.sort_by_key(|group| std::cmp::Reverse(group.last_at));
@@ -131,7 +131,7 @@ impl Watch {
     }
 }
 
-/// Until somebody quits. A database that does not answer is told of, and asked again.
+/// Runs until the user quits. If the database does not respond, shows the error and tries again.
 async fn live(app: &mut App, watch: &Watch, every: Duration) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be listened for")?;
     let mut hangup = signal(SignalKind::hangup()).context("SIGHUP cannot be listened for")?;
@@ -157,14 +157,14 @@ async fn live(app: &mut App, watch: &Watch, every: Duration) -> anyhow::Result<(
                         app.refresh(watch).await;
                     }
                 },
-                // A new size, most of all.
+                // Most of all a new size.
                 Some(_) => {}
             },
         }
     }
 }
 
-/// The terminal as it was.
+/// Restores the terminal when dropped.
 struct Restored;
 
 impl Drop for Restored {
@@ -173,7 +173,7 @@ impl Drop for Restored {
     }
 }
 
-/// A thread of its own waits for keys; it ends with the program.
+/// Starts a thread that waits for keys. It ends with the program.
 fn keys() -> mpsc::UnboundedReceiver<Event> {
     let (tell, keys) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
@@ -243,7 +243,7 @@ impl App {
         Wish::Nothing
     }
 
-    /// Whether to pause or to resume the chosen destination.
+    /// Asks whether to pause or to resume the selected destination.
     fn ask(&mut self) {
         let Some(row) = self.overview.destinations.get(self.selected) else { return };
         self.asked = match row.state {
@@ -261,7 +261,7 @@ impl App {
     }
 }
 
-/// One frame as text.
+/// Returns one frame as text.
 fn printed(app: &App, width: u16) -> String {
     let Ok(mut terminal) = Terminal::new(TestBackend::new(width, HEIGHT));
     let Ok(_) = terminal.draw(|frame| screen::draw(frame, app));

@@ -1,5 +1,4 @@
-//! What the relay serves over HTTP for machines: its figures and its health. No event is told of here, so that it may be
-//! reached from elsewhere.
+//! The relay's HTTP server for machines: metrics and health. It shows no events, so other hosts may reach it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ pub(crate) mod health;
 
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// More than a few collectors and probes.
+/// The maximum number of connections: enough for a few collectors and probes.
 const CONNECTIONS: usize = 64;
 
 #[derive(Clone)]

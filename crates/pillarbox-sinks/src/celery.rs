@@ -1,8 +1,8 @@
-//! Send to Celery: messages that unmodified Celery workers run, on RabbitMQ or on Redis.
+//! Sends to Celery: messages that unmodified Celery workers run, on RabbitMQ or on Redis.
 //!
-//! The way of a message: `message` completes what was recorded, or makes a task of a plain event; `route` says where it
-//! goes, `moment` what depends on when it is sent; `amqp` and `redis` write and send it, each to its kind of broker. `keys` reads the
-//! configuration.
+//! The path of a message: `message` completes a recorded message, or makes a task from a plain event. `route` chooses its
+//! queue or exchange. `moment` computes the values that depend on the time of sending. `amqp` and `redis` encode and send
+//! it, each to its kind of broker. `keys` reads the configuration.
 
 mod amqp;
 mod broker;
@@ -26,17 +26,17 @@ use self::redis::Redis;
 use self::route::Routing;
 pub use self::settings::{CeleryError, CeleryQueue, CeleryRoute, CelerySettings, QueueType};
 
-/// A broker of Celery.
+/// A Celery broker.
 ///
-/// | answer | means |
+/// | response | result |
 /// |---|---|
-/// | the broker confirmed it | delivered |
+/// | the broker confirmed the message | delivered |
 /// | no connection, wrong login, a blocked, read-only, silent or slow broker | `Unavailable` |
-/// | no confirm in time, while the broker confirms what goes elsewhere | `Timeout` |
+/// | no confirm in time, while the broker confirms messages to other queues | `Timeout` |
 /// | returned, refused, a queue or an exchange that does not exist or has other arguments | `Retry` |
-/// | a recorded message of an unknown version, or one that cannot be written | `Reject` |
+/// | a recorded message of an unknown version, or one that cannot be encoded | `Reject` |
 ///
-/// Sending is safe to cancel: what was under way may arrive twice.
+/// Sending is safe to cancel: messages in flight may arrive twice.
 pub struct CelerySink {
     client: Client,
     shown: String,
@@ -48,13 +48,13 @@ enum Client {
 }
 
 impl CelerySink {
-    /// A sink for one broker. It is connected to when there is something to send.
+    /// Returns a sink for one broker. It connects when there is something to send.
     ///
     /// # Errors
     /// Says which setting is wrong and what to do, without showing secrets.
     pub fn new(settings: CelerySettings) -> Result<Self, CeleryError> {
         let broker = settings.checked()?;
-        // The clients use the process's default for TLS; somebody may have chosen one already.
+        // The clients use the process's default TLS provider. The application may have installed one already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let shown = broker.shown();
         let routing = Routing::new(&settings);
@@ -71,7 +71,7 @@ impl CelerySink {
     }
 }
 
-/// What one call takes: enough to keep a broker busy, little enough to be answered within a timeout.
+/// The size of a batch: enough to keep a broker busy, small enough to be confirmed within a timeout.
 const BATCH: usize = 500;
 
 #[async_trait]

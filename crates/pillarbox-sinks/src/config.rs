@@ -1,8 +1,8 @@
 //! Reads destinations from TOML: tables, values, secrets, and the report of everything that is wrong.
 //!
-//! A [`Section`] is one table. A reader takes each key by its type; [`Section::finish`] reports the keys that nobody took
-//! and suggests the right name. A [`Report`] collects all problems, so that one run shows all of them. Nothing here reads a
-//! file or the environment: a [`Resolver`] does, and the application brings it along.
+//! A [`Section`] is one table. A reader takes each key by its type; [`Section::finish`] reports the keys that were not
+//! taken and suggests the right name. A [`Report`] collects all problems, so that one run shows all of them. This module
+//! reads no file and no environment; the application provides a [`Resolver`] that does.
 
 mod report;
 mod resolver;

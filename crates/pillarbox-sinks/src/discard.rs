@@ -1,4 +1,4 @@
-//! Discard: marks events as delivered and sends nothing, for dry runs and for measuring.
+//! Discard: marks events as delivered and sends nothing, for dry runs and measurements.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::config::shown::Key;
 use crate::config::{ConfigError, Section};
 use crate::registry::{Build, Kind, Target};
 
-/// As the configuration has it.
+/// The kind's name in the configuration.
 pub const KIND: &str = "discard";
 
-/// `kind = "discard"`, which is also its own target: it has no keys.
+/// `kind = "discard"`. It has no keys, so the type is its own target.
 #[derive(Debug, Clone, Copy)]
 pub struct Discard;
 

@@ -1,7 +1,8 @@
-//! Send over HTTP: one POST per event, signed as Standard Webhooks say, and what the receiver's answer means for it.
+//! Sends over HTTP: one POST per event, signed according to Standard Webhooks; the response decides the outcome.
 //!
-//! The way of a message: `request` writes it, `signature` signs it, `answer` judges what came back, `failure`
-//! says what was wrong when nothing did. `keys` reads the configuration. `address` keeps the sink away from private networks, `tls` from strangers.
+//! The path of a message: `request` builds it, `signature` signs it, `answer` judges the response, `failure` explains why
+//! there is none. `keys` reads the configuration. `address` keeps the sink away from private networks. `tls` chooses the
+//! trusted authorities.
 
 mod address;
 mod answer;
@@ -28,24 +29,24 @@ pub use self::keys::Http;
 use self::request::Requests;
 pub use self::settings::{HttpError, HttpMode, HttpSettings};
 
-/// Idle connections are closed before the 60 seconds after which common load balancers drop them without a word.
+/// Idle connections are closed before the 60 seconds after which common load balancers silently drop them.
 const IDLE_CONNECTION: Duration = Duration::from_secs(50);
-/// All events to a receiver may share one HTTP/2 connection, so a dead one must be noticed.
+/// The interval of HTTP/2 pings. All events to a receiver may share one connection, so a dead one must be noticed.
 const HTTP2_PING: Duration = Duration::from_secs(15);
-/// More than any sensible concurrency of one destination.
+/// The size of the connection pool: more than any sensible concurrency of one destination.
 const IDLE_CONNECTIONS: usize = 1024;
 
 /// An HTTP receiver.
 ///
-/// | answer | means |
+/// | response | result |
 /// |---|---|
 /// | 2xx | delivered |
 /// | 410 | `Reject` |
-/// | 429, 502, 503, 504; no connection, no DNS answer, no trust in the certificate | `Unavailable` |
-/// | no answer in time | `Timeout` |
-/// | everything else, redirects too | `Retry` |
+/// | 429, 502, 503, 504; no connection, no DNS response, no trust in the certificate | `Unavailable` |
+/// | no response in time | `Timeout` |
+/// | any other status, redirects too | `Retry` |
 ///
-/// `Retry-After` is obeyed, up to a day. Sending is safe to cancel: the connection is closed then.
+/// `Retry-After` is obeyed, up to a day. Sending is safe to cancel: the connection is closed.
 pub struct HttpSink {
     client: Client,
     requests: Requests,
@@ -55,7 +56,7 @@ pub struct HttpSink {
 }
 
 impl HttpSink {
-    /// A sink for one receiver, with a connection pool of its own. Nothing is sent yet.
+    /// Returns a sink for one receiver, with its own connection pool. Nothing is sent yet.
     ///
     /// # Errors
     /// Says which setting is wrong and what to do, without showing secrets.
@@ -89,7 +90,7 @@ impl Sink for HttpSink {
         answers
     }
 
-    /// Any answer will do: who does not know HEAD is there all the same.
+    /// Sends HEAD and accepts any response: a receiver without HEAD is reachable too.
     async fn reach(&self) -> Result<(), SendError> {
         let request = self.client.head(self.requests.url().clone());
         request.send().await.map(drop).map_err(|error| self.failures.explain(&error))
@@ -102,7 +103,7 @@ impl fmt::Debug for HttpSink {
     }
 }
 
-/// A client that trusts and waits as a sink with these settings does, for whatever else the program asks for.
+/// Returns a client with the trust and the timeouts of a sink with these settings, for the program's other requests.
 ///
 /// # Errors
 /// As [`HttpSink::new`].
@@ -110,7 +111,7 @@ pub fn client(settings: &HttpSettings) -> Result<Client, HttpError> {
     sink_client(settings, &settings.checked_url()?)
 }
 
-/// An error of such a client, without the address, which may be a secret.
+/// Removes the URL from an error of such a client. The URL may be a secret.
 #[must_use]
 pub fn without_url(error: reqwest::Error) -> reqwest::Error {
     error.without_url()

@@ -1,8 +1,8 @@
-//! Destinations with clients of their own. A sink talks to its system and returns the outcome; it knows no store, reads no
+//! Destinations with clients of their own. A sink sends to its system and returns the outcome. It knows no store, reads no
 //! file and no environment, and leaves concurrency, breaker and retry to the relay.
 //!
-//! Each kind of destination is a module and a feature of the same name: `http`, `celery`. No feature is enabled by default:
-//! each brings a client with dozens of crates, and an application names the ones that it sends to. `kind = "discard"` needs
+//! Each kind of destination is a module and a feature of the same name: `http`, `celery`. No feature is enabled by default,
+//! because each client brings dozens of crates. An application enables the kinds that it sends to. `kind = "discard"` needs
 //! no feature, and `all` enables every kind.
 //!
 //! An application builds a sink from its settings in code, or reads destinations from TOML through a [`Registry`], which

@@ -1,14 +1,13 @@
-//! URLs for people: the one place where passwords are removed from them. A URL that does not look like one is hidden
-//! rather than shown.
+//! URLs for people: the one place where passwords are removed from URLs. A malformed URL is hidden rather than shown.
 
-/// A URL, cut where logins and parameters begin. It need not be well-formed: passwords may contain any character.
+/// A URL, split where logins and parameters begin. It need not be well-formed: passwords may contain any character.
 struct Parts<'a> {
     scheme: &'a str,
-    /// Before the last `@`.
+    /// The part before the last `@`.
     login: Option<&'a str>,
     /// Hosts, ports and path.
     place: &'a str,
-    /// Behind the question mark.
+    /// The part after the question mark.
     query: Option<&'a str>,
 }
 
@@ -23,7 +22,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Scheme, host and port: `https://receiver.example/***`. A receiver's path and query are often its password.
+/// Returns scheme, host and port: `https://receiver.example/***`. A receiver's path and query are often secret.
 #[must_use]
 pub fn origin(url: &str) -> String {
     let shown = split_origin(url).map(|(scheme, host, path)| match path {
@@ -33,7 +32,7 @@ pub fn origin(url: &str) -> String {
     shown.unwrap_or_else(hidden)
 }
 
-/// Schemes, hosts and ports of several URLs that are separated by `;`: `amqp://one:5672;amqp://two`.
+/// Returns schemes, hosts and ports of several URLs that are separated by `;`: `amqp://one:5672;amqp://two`.
 #[must_use]
 pub fn origins(urls: &str) -> String {
     let shown = |url: &str| split_origin(url.trim()).map(|(scheme, host, _)| format!("{scheme}://{host}"));
@@ -41,7 +40,7 @@ pub fn origins(urls: &str) -> String {
     all.map_or_else(hidden, |all| all.join(";"))
 }
 
-/// Returns scheme, host with port, and everything behind them.
+/// Returns scheme, host with port, and the rest.
 fn split_origin(url: &str) -> Option<(&str, &str, &str)> {
     let (scheme, rest) = url.split_once("://")?;
     let (authority, path) = split_hosts(rest);
@@ -51,7 +50,7 @@ fn split_origin(url: &str) -> Option<(&str, &str, &str)> {
     (are_hosts(host) && !is_login).then_some((scheme, host, path))
 }
 
-/// Everything but the login and the parameters: `amqp://***@rabbit:5672/shop?***`.
+/// Returns everything but the login and the parameters: `amqp://***@rabbit:5672/shop?***`.
 #[must_use]
 pub fn without_login(url: &str) -> String {
     let Some(Parts { scheme, login, place, query }) = Parts::of(url) else { return hidden() };
@@ -60,7 +59,7 @@ pub fn without_login(url: &str) -> String {
     format!("{scheme}://{login}{place}{query}")
 }
 
-/// Everything but passwords, also those that are parameters: `postgres://ann:***@db/shop?sslmode=require`.
+/// Returns everything but passwords, including passwords in parameters: `postgres://ann:***@db/shop?sslmode=require`.
 #[must_use]
 pub fn without_password(url: &str) -> String {
     let Some(Parts { scheme, login, place, query }) = Parts::of(url) else { return hidden() };
@@ -86,7 +85,7 @@ fn split_hosts(rest: &str) -> (&str, &str) {
     rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
 }
 
-/// Whether these are hosts with their ports, separated by commas. A port that is not a number is a password.
+/// Returns whether these are hosts with ports, separated by commas. A port that is not a number is a password.
 fn are_hosts(hosts: &str) -> bool {
     hosts.split(',').all(|host| {
         let end_of_address = host.rfind(']').map_or(0, |end| end + 1);

@@ -41,7 +41,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The kinds of this crate, as far as its features are enabled.
+    /// Returns the kinds of this crate whose features are enabled.
     #[must_use]
     pub fn standard() -> Self {
         let kinds: [Arc<dyn Kind>; _] = [
@@ -54,7 +54,7 @@ impl Registry {
         Self { kinds: kinds.into() }
     }
 
-    /// Adds a kind. It replaces the kind of the same name.
+    /// Adds a kind. It replaces a kind of the same name.
     #[must_use]
     pub fn with(mut self, kind: impl Kind) -> Self {
         self.kinds.retain(|other| other.name() != kind.name());
@@ -65,7 +65,7 @@ impl Registry {
     /// Reads the tables of `[destinations]`.
     ///
     /// # Errors
-    /// All problems at once.
+    /// Returns all problems at once.
     pub fn destinations(
         &self,
         table: Table,
@@ -78,8 +78,8 @@ impl Registry {
         Ok(destinations)
     }
 
-    /// As [`Registry::destinations`], for an application that reads more than destinations. Problems go to the section's
-    /// report.
+    /// As [`Registry::destinations`], for an application whose file has more than destinations. Problems go to the
+    /// section's report.
     pub fn read<'a>(
         &self,
         mut section: Section<'a>,
@@ -93,7 +93,7 @@ impl Registry {
         named.into_iter().map(|(name, keys)| settings::read(self, name, keys, relay, resolver)).collect()
     }
 
-    /// The kinds that send something, in quotes and in words: `"http" or "celery"`.
+    /// Returns the names of the kinds that send something, quoted and joined: `"http" or "celery"`.
     #[must_use]
     pub fn sending(&self) -> String {
         let names: Vec<String> = self.sending_kinds().map(|kind| format!("{:?}", kind.name())).collect();
@@ -108,7 +108,7 @@ impl Registry {
         self.kinds.iter().filter(|kind| !kind.is_dry_run())
     }
 
-    /// Takes `kind = "…"`. A kind that is missing or unknown is reported.
+    /// Takes `kind = "…"`. Reports a missing or unknown kind.
     fn choose(&self, section: &mut Section<'_>) -> Option<&dyn Kind> {
         if !section.has("kind") {
             let sending = self.sending();
@@ -121,8 +121,8 @@ impl Registry {
         section.choose("kind", &choices)
     }
 
-    /// Reads the keys of the chosen kind. A dry run takes the keys of all kinds, and a mistaken kind is no reason to report
-    /// its keys.
+    /// Reads the keys of the chosen kind. A dry run takes the keys of all kinds. If the kind is wrong, its keys are not
+    /// reported as unknown.
     fn read_target(&self, section: &mut Section<'_>, kind: Option<&dyn Kind>) -> Arc<dyn Target> {
         if kind.is_none_or(Kind::is_dry_run) {
             let readers: Vec<_> =
@@ -133,7 +133,7 @@ impl Registry {
     }
 }
 
-/// The destination that a variable alone makes.
+/// Returns the destination that an environment variable alone configures.
 fn implied<'a>(kind: &dyn Kind, section: &Section<'a>, resolver: &dyn Resolver) -> Option<(String, Section<'a>)> {
     let Implied { variable, key } = kind.implied()?;
     resolver.variable(variable)?;

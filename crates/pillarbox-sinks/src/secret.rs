@@ -1,8 +1,8 @@
-//! What must not be seen: passwords, tokens and signing keys on their way from the configuration to a sink.
+//! Secrets: passwords, tokens and signing keys on their way from the configuration to a sink.
 
 use std::fmt;
 
-/// A text that is not shown: its `Debug` is `***`, and it has no `Display`.
+/// A text that is never shown: its `Debug` is `***`, and it has no `Display`.
 ///
 /// ```
 /// use pillarbox_sinks::Secret;
@@ -19,7 +19,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself, for the one who needs it. Do not log it.
+    /// Returns the text itself. Do not log it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

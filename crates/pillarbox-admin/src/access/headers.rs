@@ -1,4 +1,4 @@
-//! What every answer says to browsers, and what they say of where a request comes from.
+//! The security headers of every response, and the check of a request's origin.
 
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, ORIGIN, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::refusal::Refusal;
 
-/// Nothing but what this program serves itself, and nothing inline.
+/// The content security policy: only files that this program serves, and nothing inline.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 const ALWAYS: [(HeaderName, &str); 6] = [
@@ -26,11 +26,11 @@ pub(super) fn secure(headers: &mut HeaderMap) {
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }
 
-/// What acts must come from our own pages, or from no page at all.
+/// Checks that a request that acts comes from our own pages, or from no page at all.
 pub(super) fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let ours = match text(HeaderName::from_static("sec-fetch-site")) {
-        // No page can say this of itself; and whatever a proxy made of the Host header, it is true.
+        // Only the browser sets this header, a page cannot. It stays correct when a proxy changes the Host header.
         Some(site) => matches!(site, "same-origin" | "none"),
         None => text(ORIGIN)
             .is_none_or(|origin| origin.split_once("://").is_some_and(|(_, origin)| origin.eq_ignore_ascii_case(host))),

@@ -1,5 +1,5 @@
-//! The names under which the admin may be asked for. A page of somebody else can make a browser ask this machine under a
-//! name of its own, whose address it changes after the fact; it cannot do so under ours.
+//! The host names that requests may ask for. With DNS rebinding, a foreign page can make a browser send requests to this
+//! machine under a name of its own. It cannot do so under our names.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -31,7 +31,7 @@ impl Hosts {
     fn knows(&self, host: &str) -> bool {
         let name = without_port(host).trim_end_matches('.').to_ascii_lowercase();
         if let Ok(ip) = name.trim_matches(['[', ']']).parse::<IpAddr>() {
-            // No name stands for an address that is written out.
+            // DNS rebinding needs a name, so a literal address is safe.
             return ip.is_loopback() || self.listen.is_some_and(|listen| ip == listen || listen.is_unspecified());
         }
         name == "localhost" || self.names.contains(&name)

@@ -1,4 +1,4 @@
-//! `/login` and `/logout`, sessions and tokens: how users come in when the application has no authentication of its own.
+//! `/login` and `/logout`, sessions and tokens: authentication when the application has none of its own.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use crate::theme::Theme;
 
 pub(super) const PATH: &str = "/login";
 const TEXT_LIMIT: usize = 1024;
-/// The longest body: anybody may send one.
+/// The largest body. The form is public.
 const BODY_LIMIT: usize = 16 << 10;
 
-/// What the log-in pages work with.
+/// The state of the log-in pages.
 pub(super) struct Login {
     users: Users,
     sessions: Sessions,
@@ -65,8 +65,8 @@ impl Login {
         Ok(visitor(who, csrf))
     }
 
-    /// Returns the client's address. Only a trusted proxy is believed, and of what it says only what other trusted
-    /// proxies and itself have added: the last address that is not one of theirs.
+    /// Returns the client's address. `X-Forwarded-For` counts only from a trusted proxy: the client is the last address
+    /// that is not a trusted proxy itself.
     fn address(&self, peer: Option<SocketAddr>, headers: &HeaderMap) -> IpAddr {
         let mut address = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
         let told = headers.get_all("x-forwarded-for").iter().rev();
@@ -79,7 +79,7 @@ impl Login {
     }
 }
 
-/// An address as proxies write it, some with a port.
+/// Reads an address as proxies write it, some with a port.
 fn forwarded(text: &str) -> Option<IpAddr> {
     let text = text.trim();
     text.parse().ok().or_else(|| text.parse().ok().map(|address: SocketAddr| address.ip()))
@@ -100,7 +100,7 @@ struct LoginPage<'a> {
     theme: Theme,
     next: &'a str,
     name: &'a str,
-    /// What was wrong the last time.
+    /// The error of the last attempt.
     wrong: Option<&'a str>,
 }
 
@@ -152,13 +152,13 @@ async fn log_in(
         Err(wait) => return Ok(wait_first(wait, again)),
     }
     let Some(who) = login.users.by_password(&given.name, given.password.clone()).await? else {
-        // A name that is not known may be a password that slipped into the wrong field.
+        // An unknown name may be a password that was typed into the wrong field, so it is not logged.
         let name = Some(given.name.as_str()).filter(|name| login.users.has(name));
         tracing::warn!(user = name.unwrap_or("(not known)"), %address, "a log-in to the admin failed");
         return Ok(again(StatusCode::UNAUTHORIZED, "The name or the password is wrong."));
     };
     login.throttle.forgive(&given.name, address);
-    // Another session of this browser ends with it.
+    // The browser's previous session ends.
     let cookie = login.cookies.named(&host.0);
     if let Some(token) = cookie.of(&headers) {
         login.sessions.end(token).await?;
@@ -189,7 +189,7 @@ async fn log_out(
     Ok(([(SET_COOKIE, cookie.end())], then(PATH)).into_response())
 }
 
-/// Only a place of our own: whatever else a link says, nobody is led away.
+/// Returns a path of our own. Any other target in a link is ignored, so that a link cannot redirect to another site.
 pub(crate) fn place(next: Option<&str>) -> &str {
     let ours = |place: &&str| {
         let plain = !place.contains(|c: char| c == '\\' || c.is_control());

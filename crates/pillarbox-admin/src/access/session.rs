@@ -1,6 +1,6 @@
-//! Sessions of users who have logged in. They are in the database, so that a restart logs nobody out and replicas share them.
-//! The cookie has the session's token; the database has only a hash of it. The CSRF token is made from the session's token, so
-//! that it need not be stored.
+//! Sessions of users who have logged in. They are in the database, so that a restart logs no user out and replicas share
+//! them. The cookie has the session's token; the database has only its hash. The CSRF token is derived from the session's
+//! token and need not be stored.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const LIMITS: SessionLimits =
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) name: String,
-    /// Every form that acts carries it.
+    /// The CSRF token, which every form that acts carries.
     pub(super) csrf: String,
 }
 
@@ -34,7 +34,7 @@ impl Sessions {
         Self { store }
     }
 
-    /// Begins a session and returns its token, which only the cookie carries.
+    /// Begins a session and returns its token. Only the cookie carries the token.
     pub(super) async fn begin(&self, name: &str) -> Result<String, Refusal> {
         let token = random().map_err(|error| {
             tracing::error!("session not started: {error}");
@@ -44,7 +44,7 @@ impl Sessions {
         Ok(token)
     }
 
-    /// Returns the session, if it still lasts. Being used keeps it alive.
+    /// Returns the session if it has not expired. Each use extends it.
     pub(super) async fn find(&self, token: &str) -> Result<Option<Session>, Refusal> {
         let name = self.store.find_session(&hash(token), LIMITS).await.map_err(failed)?;
         Ok(name.map(|name| Session { name, csrf: csrf(token) }))
@@ -63,21 +63,21 @@ fn hash(token: &str) -> String {
     hex(&sha256(token))
 }
 
-/// Whoever has it cannot make the session's token from it.
+/// Derives the CSRF token. The session's token cannot be computed from it.
 fn csrf(token: &str) -> String {
     hex(&sha256(&format!("csrf {token}")))
 }
 
 /// The cookies of sessions.
 pub(super) struct Cookies {
-    /// Only over TLS.
+    /// Whether browsers send them over TLS only.
     pub(super) secure: bool,
 }
 
 impl Cookies {
-    /// Returns the cookie of an address. Browsers do not tell ports apart, and two admins on one machine are not each
-    /// other's, so the name has the port that the browser asks for. Replicas behind one address share it. Under TLS the
-    /// prefix of the name makes browsers refuse the cookie from anybody else.
+    /// Returns the cookie of a host. Cookies ignore ports, so the name contains the requested port: two admins on one
+    /// machine do not share it, and replicas behind one address do. Under TLS, a prefix of the name makes browsers refuse
+    /// the cookie from other hosts.
     pub(super) fn named(&self, host: &str) -> Cookie {
         let port = host.rsplit_once(':').map(|(_, port)| port);
         let port = port.filter(|port| !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit()));
@@ -87,7 +87,7 @@ impl Cookies {
     }
 }
 
-/// The cookie with a session's id.
+/// The cookie with a session's token.
 pub(super) struct Cookie {
     name: String,
     secure: bool,

@@ -1,6 +1,6 @@
-//! How often somebody may try a password. After a few failures the wait grows: for a name tried from an address, and for the
-//! address, whatever the name. A name that is tried from many addresses only gets slower, so that strangers lock nobody out.
-//! Attempts are counted before they are looked at, so that many at once gain nothing.
+//! Limits password attempts. After a few failures the wait grows, for a name from one address, and for an address with any
+//! name. A name that is tried from many addresses only gets slower, so that strangers cannot lock a user out. Attempts are
+//! counted before they are checked, so that many at once gain nothing.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,18 +10,19 @@ use std::time::{Duration, Instant};
 use crate::network::network_of;
 use crate::secret::sha256;
 
-/// Failures that cost nothing: people mistype. An address may be that of a whole office.
+/// The number of failures without a wait, because people mistype. A whole office may share an address.
 const FREE_FOR_PAIR: u32 = 4;
 const FREE_FOR_ADDRESS: u32 = 19;
 const FREE_FOR_NAME: u32 = 19;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
-/// A name that is tried from many addresses is looked at this much later, and no more.
+/// The check of a name that is tried from many addresses is delayed by this much at first, and at most by `LONGEST_DELAY`.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 const LONGEST_DELAY: Duration = Duration::from_secs(2);
-/// Then it is forgotten.
+/// Failures are forgotten after this time.
 const MEMORY: Duration = Duration::from_secs(60 * 60);
-/// What is remembered at most. The fewest failures are forgotten first, so that new names and addresses push out no penalty.
+/// The maximum number of entries. Entries with the fewest failures are removed first, so that new names and addresses
+/// cannot push out a penalty.
 const MOST: usize = 10_000;
 
 #[derive(Debug, PartialEq, Eq, Hash, Clone, Copy)]
@@ -42,12 +43,12 @@ impl Failures {
         now.saturating_duration_since(self.last) >= MEMORY
     }
 
-    /// When the next attempt is looked at.
+    /// Returns when the next attempt is allowed.
     fn until(&self, key: Key) -> Instant {
         let free = match key {
             Key::Pair(..) => FREE_FOR_PAIR,
             Key::Address(_) => FREE_FOR_ADDRESS,
-            // It only gets slower.
+            // A name has no wait, only a delay.
             Key::Name(_) => return self.last,
         };
         self.last + grown(self.count, free, FIRST_WAIT, LONGEST_WAIT)
@@ -62,7 +63,8 @@ impl Throttle {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an attempt and says how much later to look at it; or says how long to wait before the next.
+    /// Counts an attempt and returns the delay before its check. If it comes too early, returns the time to wait as the
+    /// error.
     pub(super) fn attempt(&self, name: &str, address: IpAddr, now: Instant) -> Result<Duration, Duration> {
         let mut all = self.lock();
         let keys = keys(name, address);
@@ -89,8 +91,8 @@ impl Throttle {
         Ok(delay)
     }
 
-    /// It was the right password: this attempt was no failure, and neither were those of this name from there. What others
-    /// tried stays counted, or somebody with an account could guess for ever.
+    /// Uncounts this attempt after a correct password, and forgets the failures of this name from this address. Other
+    /// failures of the address and the name stay counted: otherwise a user with an account could guess without end.
     pub(super) fn forgive(&self, name: &str, address: IpAddr) {
         let mut all = self.lock();
         for key in keys(name, address) {
@@ -177,7 +179,7 @@ mod tests {
         assert!(throttle.attempt("anna", HERE, start).is_err());
         throttle.forgive("anna", HERE);
         throttle.attempt("anna", HERE, start).unwrap();
-        // An account of one's own gives no further guesses.
+        // Logging in with an own account gives no further guesses.
         for guess in 0..FREE_FOR_ADDRESS {
             let _ = throttle.attempt(&format!("victim{guess}"), HERE, start);
             if throttle.attempt("mallory", HERE, start).is_ok() {

@@ -1,4 +1,4 @@
-//! The users of the log-in pages: whose password or token it is.
+//! The users of the log-in pages, found by password or token.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use super::{Identity, Role};
 use crate::refusal::Refusal;
 use crate::secret::{is_password, same, sha256};
 
-/// Passwords that are verified at once: each takes a core and 19 MiB.
+/// The number of passwords that are verified at once. Each takes a core and 19 MiB.
 const AT_ONCE: usize = 2;
-/// And how many may wait for that.
+/// The number of passwords that may wait for verification.
 const WAITING: usize = 32;
 
-/// Somebody who may log in with a password, or send a token.
+/// A user who may log in with a password or send a token.
 #[derive(Clone)]
 pub struct User {
     who: Identity,
@@ -28,8 +28,8 @@ pub struct User {
     token: Option<[u8; 32]>,
 }
 
-/// A hash that cannot be used. The message goes on after the name of the setting and never shows the hash: somebody may
-/// have given the password itself.
+/// A hash that cannot be used. The message continues a sentence that begins with the setting's name. It never shows the
+/// hash, which may be the password by mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CredentialError {
@@ -42,7 +42,7 @@ pub enum CredentialError {
 }
 
 impl User {
-    /// A user without password and token, who cannot come in yet.
+    /// Returns a user without a password and a token, who cannot log in yet.
     pub fn new(name: impl Into<String>, role: Role) -> Self {
         Self { who: Identity::new(name, role), password: None, token: None }
     }
@@ -50,7 +50,7 @@ impl User {
     /// Sets the hash of the password for the log-in page: an argon2 hash as a PHC string.
     ///
     /// # Errors
-    /// When it is not one.
+    /// Fails if it is not such a hash.
     pub fn password_hash(mut self, hash: &str) -> Result<Self, CredentialError> {
         let usable = PasswordHash::new(hash).is_ok_and(|hash| {
             hash.algorithm.as_str().starts_with("argon2") && hash.hash.is_some() && Params::try_from(&hash).is_ok()
@@ -62,7 +62,7 @@ impl User {
     /// Sets the hash of the bearer token for the API: a SHA-256 in hexadecimal digits.
     ///
     /// # Errors
-    /// When it is not one.
+    /// Fails if it is not such a hash.
     pub fn token_hash(mut self, hash: &str) -> Result<Self, CredentialError> {
         self.token = Some(sha256_from_hex(hash).ok_or(CredentialError::Token)?);
         Ok(self)
@@ -101,12 +101,12 @@ impl Users {
         self.users.iter().any(|user| user.who.name == name)
     }
 
-    /// Returns the user as the configuration has it now: a session must not outlive a user or keep an old role.
+    /// Returns the user from the current configuration: a session must not outlive its user or keep an old role.
     pub(super) fn named(&self, name: &str) -> Option<Identity> {
         self.users.iter().find(|user| user.who.name == name).map(|user| user.who.clone())
     }
 
-    /// Compares with all tokens, so that the time tells nothing.
+    /// Returns the user with this token. Compares with all tokens, so that the time reveals nothing.
     pub(super) fn by_token(&self, token: &str) -> Option<Identity> {
         let hash = sha256(token);
         let mut found = None;
@@ -118,7 +118,8 @@ impl Users {
         found
     }
 
-    /// For a name that is not known somebody else's hash is computed, and its answer not looked at: the time is the same.
+    /// Returns the user with this password. For an unknown name, another user's hash is verified and the result ignored, so
+    /// that the time is the same.
     pub(super) async fn by_password(&self, name: &str, password: String) -> Result<Option<Identity>, Refusal> {
         let busy = |_| {
             let wait = Duration::from_secs(2);
@@ -131,7 +132,7 @@ impl Users {
         let (who, hash) = match (asked_for, able.next()) {
             (Some((who, hash)), _) => (Some(who), hash),
             (None, Some((_, hash))) => (None, hash),
-            // Nobody has a password.
+            // No user has a password.
             (None, None) => return Ok(None),
         };
         let failed = |error: &dyn fmt::Display| {

@@ -1,4 +1,4 @@
-//! Actions on events that are named, and on destinations.
+//! Actions on events by id, and on destinations.
 
 use std::sync::Arc;
 
@@ -18,73 +18,73 @@ use crate::refusal::Refusal;
 type AtDesk = State<Arc<Desk>>;
 type Answer<T> = Result<Json<T>, Refusal>;
 
-/// Which events
+/// The events to act on
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ids {
-    /// Their ids
+    /// The events' ids
     #[schema(min_items = 1, max_items = 500)]
     ids: Vec<Uuid>,
 }
 
-/// Which events, and why
+/// The events to act on, and the reason
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct IdsAndReason {
-    /// Their ids
+    /// The events' ids
     #[schema(min_items = 1, max_items = 500)]
     ids: Vec<Uuid>,
-    /// Stands in their error
+    /// The reason, which becomes part of the events' error
     #[serde(default)]
     #[schema(max_length = 500)]
     reason: String,
 }
 
-/// Why
+/// The reason of an action
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Reason {
-    /// Stands in its error
+    /// The reason, which becomes part of the event's error
     #[serde(default)]
     #[schema(max_length = 500)]
     reason: String,
 }
 
-/// What came of it, event by event
+/// The result of an action, event by event
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Done {
-    /// How many were changed
+    /// The number of events that were changed
     changed: usize,
-    /// In the order in which they were named
+    /// The events, in the order of the request
     events: Vec<DoneOne>,
 }
 
-/// What came of it for one event
+/// The result of an action for one event
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct DoneOne {
     id: Uuid,
-    /// What it is now, or why nothing was changed
+    /// The event's new state, or why nothing was changed
     result: DoneResult,
-    /// The event that a replay has made
+    /// The id of the new event that a replay emitted
     replayed_as: Option<Uuid>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum DoneResult {
-    /// Due now, with all its attempts before it
+    /// Due now, with its attempts reset
     Due,
-    /// Given up
+    /// Marked failed
     Failed,
-    /// Emitted anew
+    /// Emitted again, as a new event
     Replayed,
-    /// It is being sent at this moment: nothing was changed
+    /// Being sent right now: nothing was changed
     BeingSent,
-    /// It was delivered: nothing was changed
+    /// Already delivered: nothing was changed
     Delivered,
-    /// It is a dead letter already: nothing was changed
+    /// Already a dead letter: nothing was changed
     FailedAlready,
-    /// It is not delivered yet: nothing was changed
+    /// Not delivered yet: nothing was changed
     Pending,
     /// There is no such event
     Unknown,
@@ -136,7 +136,7 @@ impl Done {
         Self::new(answers.into_iter().map(one).collect())
     }
 
-    /// Of a single event: what is not there is not found, and what was not changed is a conflict.
+    /// Turns the result of a single event into a response: 404 for an unknown event, 409 for one that was not changed.
     fn single(self) -> Answer<Self> {
         use axum::http::StatusCode;
         let Some(one) = self.events.first() else { return Ok(Json(self)) };
@@ -155,31 +155,31 @@ impl Done {
     }
 }
 
-/// Make events due now, with all their attempts before them
+/// Make events due now, with their attempts reset
 #[utoipa::path(post, path = "/events/retry", tag = "events", request_body = Ids, responses((status = 200, body = Done), Undone))]
 pub(super) async fn retry(Operator(who): Operator, State(desk): AtDesk, Body(body): Body<Ids>) -> Answer<Done> {
     Ok(Json(Done::retried(desk.retry(body.ids, &who.name).await?)))
 }
 
-/// Give events up
+/// Mark events failed
 #[utoipa::path(post, path = "/events/fail", tag = "events", request_body = IdsAndReason, responses((status = 200, body = Done), Undone))]
 pub(super) async fn fail(Operator(who): Operator, State(desk): AtDesk, Body(body): Body<IdsAndReason>) -> Answer<Done> {
     Ok(Json(Done::failed(desk.fail(&body.ids, &body.reason, &who.name).await?)))
 }
 
-/// Emit delivered or failed events anew, as events of their own
+/// Emit delivered or failed events again, as new events
 #[utoipa::path(post, path = "/events/replay", tag = "events", request_body = Ids, responses((status = 200, body = Done), Undone))]
 pub(super) async fn replay(Operator(who): Operator, State(desk): AtDesk, Body(body): Body<Ids>) -> Answer<Done> {
     Ok(Json(Done::replayed(desk.replay(&body.ids, &who.name).await?)))
 }
 
-/// Make an event due now, with all its attempts before it
+/// Make an event due now, with its attempts reset
 #[utoipa::path(post, path = "/events/{id}/retry", tag = "events", params(("id" = Uuid, Path, description = "The event's id")), responses((status = 200, body = Done), Undone))]
 pub(super) async fn retry_one(Operator(who): Operator, State(desk): AtDesk, At(id): At<Uuid>) -> Answer<Done> {
     Done::retried(desk.retry(vec![id], &who.name).await?).single()
 }
 
-/// Give an event up
+/// Mark an event failed
 #[utoipa::path(post, path = "/events/{id}/fail", tag = "events", params(("id" = Uuid, Path, description = "The event's id")), request_body = Reason, responses((status = 200, body = Done), Undone))]
 pub(super) async fn fail_one(
     Operator(who): Operator,
@@ -190,18 +190,18 @@ pub(super) async fn fail_one(
     Done::failed(desk.fail(&[id], &body.reason, &who.name).await?).single()
 }
 
-/// Emit a delivered or failed event anew, as an event of its own
+/// Emit a delivered or failed event again, as a new event
 #[utoipa::path(post, path = "/events/{id}/replay", tag = "events", params(("id" = Uuid, Path, description = "The event's id")), responses((status = 200, body = Done), Undone))]
 pub(super) async fn replay_one(Operator(who): Operator, State(desk): AtDesk, At(id): At<Uuid>) -> Answer<Done> {
     Done::replayed(desk.replay(&[id], &who.name).await?).single()
 }
 
-/// Whether it is paused now, and whether that is new
+/// Whether the destination is paused now, and whether that changed
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Paused {
     destination: String,
     paused: bool,
-    /// It was not so before
+    /// Whether the request changed it
     changed: bool,
 }
 

@@ -25,35 +25,35 @@ use crate::refusal::Refusal;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewEvent {
-    /// What it is about: `Order`
+    /// The type of the aggregate: `Order`
     #[schema(min_length = 1, max_length = 100)]
     aggregate_type: String,
-    /// Which one: `42`
+    /// The id of the aggregate: `42`
     #[schema(min_length = 1, max_length = 100)]
     aggregate_id: String,
-    /// What happened: `order.placed`
+    /// The type of the event: `order.placed`
     #[schema(min_length = 1, max_length = 255)]
     event_type: String,
-    /// JSON for the receivers; `{}` without it
+    /// The payload, as JSON; `{}` by default
     #[serde(default = "nothing")]
     #[schema(value_type = serde_json::Value)]
     payload: Box<RawValue>,
-    /// Travel with the event
+    /// Headers that are sent with the event
     #[serde(default)]
     headers: BTreeMap<String, String>,
-    /// Unique with the event type; without it `AGGREGATE_TYPE:AGGREGATE_ID`
+    /// Unique per event type; by default `AGGREGATE_TYPE:AGGREGATE_ID`
     #[schema(min_length = 1, max_length = 255)]
     idempotency_key: Option<String>,
-    /// It may happen to the same aggregate again: the key is the event's own id
+    /// Whether the event may happen again to the same aggregate: the idempotency key is then the event's own id
     #[serde(default)]
     repeatable: bool,
-    /// If there is such an event already, answer it instead of refusing
+    /// Whether an existing event with this key is returned instead of an error
     #[serde(default)]
     once: bool,
-    /// After how many failed attempts it is given up; 0 means never
+    /// The number of failed attempts after which the event becomes a dead letter; 0 means no limit
     #[schema(maximum = 2147483647)]
     max_attempts: Option<u32>,
-    /// Not to be delivered before
+    /// The earliest time of delivery
     deliver_at: Option<DateTime<Utc>>,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct EmittedEvent {
     event_type: String,
     idempotency_key: String,
     created_at: DateTime<Utc>,
-    /// Otherwise it was there already
+    /// Whether the event is new; otherwise it existed already
     is_new: bool,
 }
 

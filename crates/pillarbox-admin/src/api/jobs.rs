@@ -1,4 +1,4 @@
-//! Jobs of the API: how many there would be, start, look, cancel.
+//! Jobs of the API: preview, start, read, cancel.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,15 +22,15 @@ use crate::refusal::Refusal;
 
 type AtDesk = State<Arc<Desk>>;
 
-/// What is done to each event
+/// The action on each event
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum ActionName {
     /// Make dead letters due now
     Retry,
-    /// Emit delivered or failed events anew; `filter.state` says which
+    /// Emit delivered or failed events again; `filter.state` chooses which
     Replay,
-    /// Give pending events up
+    /// Mark pending events failed
     Fail,
 }
 
@@ -39,11 +39,12 @@ enum ActionName {
 #[serde(deny_unknown_fields)]
 struct GroupNamed {
     destination: Option<String>,
-    /// As `/dead-letters` has it. Without `filter.failed_since`, only those of the last 168 hours are meant
+    /// The error as `/dead-letters` returns it. Without `filter.failed_since`, only dead letters of the last 168 hours
+    /// match
     error: String,
 }
 
-/// Which events: all that the filter finds and, of dead letters, only those of the group
+/// The events of a job: all that match the filter and, for dead letters, only those of the group
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PreviewAsked {
@@ -63,10 +64,10 @@ pub(super) struct JobAsked {
     filter: FilterAsked,
     #[serde(default, deserialize_with = "maybe_object")]
     group: Option<GroupNamed>,
-    /// Events per second at most; without it there is no limit
+    /// The maximum number of events per second; no limit by default
     #[schema(minimum = 0.001, maximum = 100000)]
     rate: Option<f64>,
-    /// Of `fail`: stands in the events' errors
+    /// For `fail`: the reason, which becomes part of the events' errors
     #[serde(default)]
     #[schema(max_length = 500)]
     reason: String,
@@ -79,7 +80,7 @@ fn scope(mut asked: FilterAsked, group: Option<GroupNamed>) -> Result<JobScope, 
         Ok::<_, Refusal>(GroupKey { destination: group.destination, error: group.error })
     });
     if group.is_some() {
-        // The window that `/dead-letters` has by itself.
+        // The default window of `/dead-letters`.
         let usual = || ago(Duration::from_secs(u64::from(WINDOW_HOURS) * 3600));
         asked.failed_since = asked.failed_since.or_else(|| Some(usual()));
     }
@@ -94,15 +95,15 @@ fn action(name: ActionName, reason: String) -> Action {
     }
 }
 
-/// How many events it would be about
+/// The number of events of a job
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Preview {
     count: u64,
-    /// There may be more than that
+    /// Whether there may be more events than that
     at_least: bool,
 }
 
-/// How a job is
+/// The state of a job
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = JobState)]
@@ -113,12 +114,12 @@ enum JobStateName {
     Failed,
 }
 
-/// A job and how far it is
+/// A job and its progress
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct JobView {
     id: Uuid,
     action: ActionName,
-    /// Which events
+    /// The events of the job, as text
     target: String,
     who: String,
     state: JobStateName,
@@ -126,20 +127,20 @@ pub(super) struct JobView {
     error: Option<String>,
     started_at: DateTime<Utc>,
     ended_at: Option<DateTime<Utc>>,
-    /// How many events there were when it started
+    /// The number of events when the job started
     total: u64,
-    /// There were more than `total`
+    /// Whether there were more than `total`
     total_is_at_least: bool,
-    /// How many have been tried
+    /// The number of events that have been tried
     done: u64,
     changed: u64,
-    /// Were no longer as they should be
+    /// The number of events that had changed and were left alone
     refused: u64,
-    /// Events per second at most
+    /// The maximum number of events per second
     rate: Option<f64>,
     /// Events per second so far
     speed: f64,
-    /// When it will be done, as it goes now
+    /// When the job will be done, at its speed so far
     ends_about: Option<DateTime<Utc>>,
 }
 
@@ -181,7 +182,7 @@ impl From<&Job> for JobView {
     }
 }
 
-/// How many events a job would be about
+/// Count the events of a job before it starts
 #[utoipa::path(post, path = "/dead-letters/preview", tag = "jobs", request_body = PreviewAsked, responses((status = 200, body = Preview), Undone))]
 pub(super) async fn preview(
     _: Operator,
@@ -193,7 +194,7 @@ pub(super) async fn preview(
     Ok(Json(Preview { count: preview.count, at_least: preview.at_least }))
 }
 
-/// The newest jobs, the newest first
+/// The latest jobs, newest first
 #[utoipa::path(get, path = "/jobs", tag = "jobs", responses((status = 200, body = JobViews), Unread))]
 pub(super) async fn all(_: Viewer, State(desk): AtDesk) -> Result<Json<JobViews>, Refusal> {
     Ok(Json(JobViews { jobs: desk.jobs().await?.iter().map(JobView::from).collect() }))
@@ -213,7 +214,7 @@ pub(super) async fn start(
     Body(body): Body<JobAsked>,
 ) -> Result<Response, Refusal> {
     let scope = scope(body.filter, body.group)?;
-    // Also where it is not needed.
+    // The reason is checked for actions that do not use it, too.
     check_reason(&body.reason)?;
     let job = desk.start(action(body.action, body.reason), &scope, body.rate, &who.name).await?;
     let place = format!("{}/jobs/{}", super::BASE, job.id);

@@ -1,4 +1,4 @@
-//! The parameters of the API's addresses, as its document describes them.
+//! The query parameters of the API, as its document describes them.
 
 use chrono::{DateTime, Utc};
 use pillarbox::store::Turn;
@@ -11,38 +11,38 @@ use crate::refusal::Refusal;
 
 const USUAL_LIMIT: usize = 50;
 
-/// A page of events. Parameters that are left out do not narrow it
+/// A page of events. A parameter that is left out does not narrow the list
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventsAsked {
-    /// Where it is
+    /// The state of the event
     #[param(inline)]
     state: Option<StateName>,
-    /// `*` stands for anything: `order.*`
+    /// The event type; `*` matches any characters: `order.*`
     event_type: Option<String>,
-    /// Exactly this
+    /// The exact aggregate type
     aggregate_type: Option<String>,
-    /// Exactly this
+    /// The exact aggregate id
     aggregate_id: Option<String>,
-    /// Waits for this destination, or `unrouted`
+    /// Parked on this destination, or on `unrouted`
     parked_on: Option<String>,
     /// Routed to this destination, or failed on it
     destination: Option<String>,
-    /// Part of its id, type, aggregate, key or error, whatever the case
+    /// Part of the id, type, aggregate, key or error; case does not matter
     search: Option<String>,
-    /// Emitted at or after
+    /// Emitted at or after this time
     since: Option<DateTime<Utc>>,
-    /// Emitted before
+    /// Emitted before this time
     until: Option<DateTime<Utc>>,
-    /// Failed at or after. Only dead letters match
+    /// Failed at or after this time. Only dead letters match
     failed_since: Option<DateTime<Utc>>,
-    /// The `next` of the page before
+    /// The `next` of the previous page
     cursor: Option<String>,
-    /// Events of a page at most; 50 without it
+    /// The maximum number of events of a page; 50 by default
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
-    /// Otherwise the newest
+    /// Whether the oldest events come first; the newest by default
     oldest_first: Option<bool>,
 }
 
@@ -70,22 +70,22 @@ impl EventsAsked {
     }
 }
 
-/// Dead letters. Parameters that are left out do not narrow it
+/// Dead letters. A parameter that is left out does not narrow the list
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeadLettersAsked {
-    /// `*` stands for anything: `order.*`
+    /// The event type; `*` matches any characters: `order.*`
     event_type: Option<String>,
-    /// Exactly this
+    /// The exact aggregate type
     aggregate_type: Option<String>,
-    /// Exactly this
+    /// The exact aggregate id
     aggregate_id: Option<String>,
     /// Routed to this destination, or failed on it
     destination: Option<String>,
-    /// Part of its id, type, aggregate, key or error, whatever the case
+    /// Part of the id, type, aggregate, key or error; case does not matter
     search: Option<String>,
-    /// How far to look back; 168 without it
+    /// The length of the window in hours; 168 by default
     #[param(minimum = 1, maximum = 8760)]
     hours: Option<u32>,
 }
@@ -104,12 +104,12 @@ impl DeadLettersAsked {
     }
 }
 
-/// Of how long
+/// The window of the metrics
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WindowAsked {
-    /// How far to look back; 60 without it
+    /// The length of the window in minutes; 60 by default
     #[param(minimum = 1, maximum = 1440)]
     minutes: Option<u32>,
 }
@@ -120,7 +120,7 @@ impl WindowAsked {
     }
 }
 
-/// What to find
+/// The text to search for
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -135,9 +135,9 @@ pub(super) struct FindAsked {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AuditAsked {
-    /// The `next` of the page before
+    /// The `next` of the previous page
     pub(super) before: Option<i64>,
-    /// Lines of a page at most; 50 without it
+    /// The maximum number of lines of a page; 50 by default
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! What the API says when it does not do what it was asked to: problems as RFC 9457 has them, the same for each handler.
+//! Errors of the API: RFC 9457 problems, the same for each handler.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use crate::refusal::Refusal;
 
 pub(super) const KIND: &str = "application/problem+json";
 
-/// Why it was not done. RFC 9457.
+/// Why a request failed, as RFC 9457 defines it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Problem {
-    /// `about:blank`: the title says it all
+    /// `about:blank`: the title describes the problem
     #[serde(rename = "type")]
     kind: &'static str,
-    /// That of the status
+    /// The title of the status
     title: &'static str,
-    /// The status of the answer
+    /// The HTTP status of the response
     status: u16,
     /// What is wrong, and what to do
     detail: String,
@@ -64,7 +64,7 @@ impl From<DeskError> for Refusal {
     }
 }
 
-/// What every read may answer instead.
+/// The error responses of every read.
 pub(super) struct Unread;
 
 impl IntoResponses for Unread {
@@ -79,7 +79,7 @@ impl IntoResponses for Unread {
     }
 }
 
-/// What every action may answer instead.
+/// The error responses of every action.
 pub(super) struct Undone;
 
 impl IntoResponses for Undone {

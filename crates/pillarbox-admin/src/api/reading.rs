@@ -1,4 +1,4 @@
-//! Reads of the API: each asks the desk and answers a view.
+//! Reads of the API: each calls the desk and returns a view.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +22,13 @@ use crate::refusal::Refusal;
 type Answer<T> = Result<Json<T>, Refusal>;
 type AtDesk = State<Arc<Desk>>;
 
-/// What flows, what waits, how long it takes
+/// Throughput, waiting events and latency
 #[utoipa::path(get, path = "/overview", tag = "figures", params(WindowAsked), responses((status = 200, body = Overview), Unread))]
 pub(super) async fn overview(_: Viewer, State(desk): AtDesk, Asked(asked): Asked<WindowAsked>) -> Answer<Overview> {
     Ok(Json(desk.overview(minutes_long(asked.minutes()?)).await?.into()))
 }
 
-/// What was delivered and what failed, per minute and destination
+/// Deliveries and failures per minute and destination
 #[utoipa::path(get, path = "/minutes", tag = "figures", params(WindowAsked), responses((status = 200, body = Minutes), Unread))]
 pub(super) async fn minutes(_: Viewer, State(desk): AtDesk, Asked(asked): Asked<WindowAsked>) -> Answer<Minutes> {
     Ok(Json(desk.minutes(minutes_long(asked.minutes()?)).await?.into()))
@@ -36,14 +36,15 @@ pub(super) async fn minutes(_: Viewer, State(desk): AtDesk, Asked(asked): Asked<
 
 /// A page of events
 ///
-/// A page looks at a bounded number of events, so that it may have few of them, or none, and a `next` to go on with.
+/// The number of events searched per page is bounded. So a page may have few events, or none, and still a `next` to
+/// continue with.
 #[utoipa::path(get, path = "/events", tag = "events", params(EventsAsked), responses((status = 200, body = EventPage), Unread))]
 pub(super) async fn events(_: Viewer, State(desk): AtDesk, Asked(asked): Asked<EventsAsked>) -> Answer<EventPage> {
     let (filter, turn) = asked.lowered()?;
     Ok(Json(desk.events(&filter, &turn).await?.into()))
 }
 
-/// One event, with all that is known of it
+/// One event with all details
 #[utoipa::path(get, path = "/events/{id}", tag = "events", params(("id" = Uuid, Path, description = "The event's id")), responses((status = 200, body = EventFull), Unread))]
 pub(super) async fn event(_: Viewer, State(desk): AtDesk, At(id): At<Uuid>) -> Answer<EventFull> {
     Ok(Json(desk.event(id).await?.into()))
@@ -55,7 +56,7 @@ pub(super) async fn neighbours(_: Viewer, State(desk): AtDesk, At(id): At<Uuid>)
     Ok(Json(desk.neighbours(id).await?.into()))
 }
 
-/// The payload alone, as it is stored but for what is masked
+/// The payload alone, as it is stored, with masked values hidden
 #[utoipa::path(get, path = "/events/{id}/payload", tag = "events", params(("id" = Uuid, Path, description = "The event's id")), responses((status = 200, body = serde_json::Value, content_type = "application/json"), Unread))]
 pub(super) async fn payload(_: Viewer, State(desk): AtDesk, At(id): At<Uuid>) -> Result<Response, Refusal> {
     let payload: Box<str> = desk.payload(id).await?.into();
@@ -84,7 +85,7 @@ pub(super) async fn dead_letters(
     Ok(Json(DeadLetterGroups::new(desk.dead_letters(&filter, since).await?, since)))
 }
 
-/// Destinations: how they are, and how they did lately
+/// Destinations with their health and recent metrics
 #[utoipa::path(get, path = "/destinations", tag = "destinations", params(WindowAsked), responses((status = 200, body = Destinations), Unread))]
 pub(super) async fn destinations(
     _: Viewer,
@@ -94,13 +95,13 @@ pub(super) async fn destinations(
     Ok(Json(desk.destinations(minutes_long(asked.minutes()?)).await?.into()))
 }
 
-/// Relays that have said that they live
+/// Relays that have written a heartbeat
 #[utoipa::path(get, path = "/relays", tag = "figures", responses((status = 200, body = Relays), Unread))]
 pub(super) async fn relays(_: Viewer, State(desk): AtDesk) -> Answer<Relays> {
     Ok(Json(desk.relays().await?.into()))
 }
 
-/// What people did, the newest first
+/// Actions of people, newest first
 #[utoipa::path(get, path = "/audit", tag = "audit", params(AuditAsked), responses((status = 200, body = AuditPage), Unread))]
 pub(super) async fn audit(_: Viewer, State(desk): AtDesk, Asked(asked): Asked<AuditAsked>) -> Answer<AuditPage> {
     let limit = asked.limit()?;

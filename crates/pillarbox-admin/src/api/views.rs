@@ -1,5 +1,5 @@
-//! What the API answers, as the document describes it: views of their own, made from what the desk has, so that what is
-//! promised to programs does not change with what is kept.
+//! The responses of the API, as its document describes them. They are types of their own, so that the API does not change
+//! when the desk's types do.
 
 use std::time::Duration;
 
@@ -14,36 +14,36 @@ pub(super) use self::figures::{Destinations, Minutes, Overview, Relays};
 mod events;
 mod figures;
 
-/// Dead letters by what they have in common
+/// Dead letters, grouped by destination and error
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DeadLetterGroups {
-    /// Where the window begins: give it as `filter.failed_since` to a job that is about these
+    /// The beginning of the window; use it as `filter.failed_since` of a job on these dead letters
     since: DateTime<Utc>,
     groups: Vec<DeadLetterGroup>,
-    /// How many groups were left out, because there were too many
+    /// The number of groups that were left out because there were too many
     left_out: u64,
-    /// How many dead letters were looked at, the newest first
+    /// The number of dead letters that were searched, the newest first
     looked_at: u64,
-    /// How far back that led
+    /// The time that the search reached
     reached: Option<DateTime<Utc>>,
-    /// All of the window was looked at; otherwise counts are of what was
+    /// Whether the whole window was searched; otherwise the counts cover only the searched part
     complete: bool,
 }
 
-/// Dead letters of one destination and one error
+/// Dead letters with the same destination and error
 #[derive(Debug, Serialize, ToSchema)]
 struct DeadLetterGroup {
     destination: Option<String>,
-    /// With numbers and ids folded; a job's `group` names it
+    /// The error, with numbers and ids folded; a job's `group` names it
     error: String,
-    /// One of the errors, as it was
+    /// One of the errors, unchanged
     sample: String,
     count: u64,
     first_at: DateTime<Utc>,
     last_at: DateTime<Utc>,
-    /// A few of them
+    /// Some of the event types
     event_types: Vec<String>,
-    /// How many in each of 24 parts of the window, the oldest first
+    /// The number of dead letters in each of 24 parts of the window, oldest first
     over_time: Vec<u64>,
 }
 
@@ -70,7 +70,7 @@ impl DeadLetterGroups {
     }
 }
 
-/// What people did, the newest first
+/// Actions of people, newest first
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AuditPage {
     entries: Vec<AuditEntry>,
@@ -78,7 +78,7 @@ pub(crate) struct AuditPage {
     next: Option<i64>,
 }
 
-/// Something that somebody did
+/// An action of a person
 #[derive(Debug, Serialize, ToSchema)]
 struct AuditEntry {
     id: i64,
@@ -86,7 +86,7 @@ struct AuditEntry {
     who: String,
     what: String,
     target: String,
-    /// How many events were changed
+    /// The number of events that were changed
     events: Option<u64>,
 }
 

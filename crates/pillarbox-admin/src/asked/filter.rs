@@ -1,4 +1,4 @@
-//! The filter of events as it is asked for: by the API with types, by pages as text.
+//! The filter of events in requests: typed in the API, as text in pages.
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 use pillarbox::store::State;
@@ -9,7 +9,7 @@ use super::{bad, storable};
 use crate::desk::EventFilter;
 use crate::refusal::Refusal;
 
-/// Where an event is
+/// The state of an event
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum StateName {
@@ -50,27 +50,27 @@ impl From<State> for StateName {
     }
 }
 
-/// Which events; each field that is set narrows it
+/// A filter of events; each field that is set narrows it
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = Narrowed)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct FilterAsked {
     pub(crate) state: Option<StateName>,
-    /// `*` stands for anything: `order.*`
+    /// The event type; `*` matches any characters: `order.*`
     pub(crate) event_type: Option<String>,
     pub(crate) aggregate_type: Option<String>,
     pub(crate) aggregate_id: Option<String>,
-    /// Waits for this destination, or `unrouted`
+    /// Parked on this destination, or on `unrouted`
     pub(crate) parked_on: Option<String>,
     /// Routed to this destination, or failed on it
     pub(crate) destination: Option<String>,
-    /// Part of its id, type, aggregate, key or error, whatever the case
+    /// Part of the id, type, aggregate, key or error; case does not matter
     pub(crate) search: Option<String>,
-    /// Emitted at or after
+    /// Emitted at or after this time
     pub(crate) since: Option<DateTime<Utc>>,
-    /// Emitted before
+    /// Emitted before this time
     pub(crate) until: Option<DateTime<Utc>>,
-    /// Failed at or after: the `since` of `/dead-letters`. Only dead letters match
+    /// Failed at or after this time: the `since` of `/dead-letters`. Only dead letters match
     pub(crate) failed_since: Option<DateTime<Utc>>,
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn state(text: &str) -> Result<StateName, Refusal> {
     known.ok_or_else(|| bad(format!("state is {text:?}, which is not one; choose one of the list")))
 }
 
-/// Reads a moment as a browser's field writes it, or with its zone.
+/// Reads a time as a browser's field writes it, or with its zone.
 pub(crate) fn moment(name: &str, text: &str) -> Result<DateTime<Utc>, Refusal> {
     let zoned = || DateTime::parse_from_rfc3339(text).ok().map(|at| at.to_utc());
     let plain = || {

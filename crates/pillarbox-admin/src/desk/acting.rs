@@ -1,4 +1,4 @@
-//! Actions on events and destinations. Each writes its line of the audit in its own transaction, with the name of the person.
+//! Actions on events and destinations. Each writes its audit line in the same transaction, with the user's name.
 
 use pillarbox::store::{Entry, Marked, Replayed, Retried, Selection};
 use pillarbox::{Emitted, Event};
@@ -6,42 +6,42 @@ use uuid::Uuid;
 
 use super::{Desk, DeskError, MOST};
 
-/// The longest reason for which events are marked failed, in characters.
+/// The longest reason for marking events failed, in characters.
 pub(crate) const LONGEST_REASON: usize = 500;
 
 impl Desk {
-    /// Makes events due now, with their attempts reset. Returns what became of each.
+    /// Makes events due now, with their attempts reset. Returns the result for each.
     ///
     /// # Errors
-    /// When no event or more than [`MOST`] are named, or the database fails.
+    /// Fails if no event or more than [`MOST`] are named, or if the database fails.
     pub async fn retry(&self, ids: Vec<Uuid>, who: &str) -> Result<Vec<(Uuid, Retried)>, DeskError> {
         let target = checked(&ids)?;
         Ok(self.store.retry(&Selection::Ids(ids), Entry::Anew { who, target: &target }).await?)
     }
 
-    /// Makes dead letters of events, for this reason. Returns what became of each.
+    /// Marks events failed, for this reason. Returns the result for each.
     ///
     /// # Errors
-    /// When no event or more than [`MOST`] are named, the reason is too long, or the database fails.
+    /// Fails if no event or more than [`MOST`] are named, if the reason is too long, or if the database fails.
     pub async fn fail(&self, ids: &[Uuid], reason: &str, who: &str) -> Result<Vec<(Uuid, Marked)>, DeskError> {
         let target = checked(ids)?;
         let reason = given_up_because(reason, who)?;
         Ok(self.store.fail(ids, &reason, Entry::Anew { who, target: &target }).await?)
     }
 
-    /// Emits delivered or failed events again, as new events. Returns what became of each.
+    /// Emits delivered or failed events again, as new events. Returns the result for each.
     ///
     /// # Errors
-    /// When no event or more than [`MOST`] are named, or the database fails.
+    /// Fails if no event or more than [`MOST`] are named, or if the database fails.
     pub async fn replay(&self, ids: &[Uuid], who: &str) -> Result<Vec<(Uuid, Replayed)>, DeskError> {
         let target = checked(ids)?;
         Ok(self.store.replay(ids, Entry::Anew { who, target: &target }).await?)
     }
 
-    /// Pauses a destination: nothing is sent to it until it is resumed. Returns whether it was not paused before.
+    /// Pauses a destination: nothing is sent to it until it is resumed. Returns whether this changed anything.
     ///
     /// # Errors
-    /// When nobody knows the destination, or the database fails.
+    /// Fails if the destination is unknown, or if the database fails.
     pub async fn pause(&self, destination: &str, who: &str) -> Result<bool, DeskError> {
         self.check_destination(destination).await?;
         Ok(self.store.pause(destination, who).await?)
@@ -50,16 +50,16 @@ impl Desk {
     /// Ends a pause. Returns whether there was one.
     ///
     /// # Errors
-    /// When nobody knows the destination, or the database fails.
+    /// Fails if the destination is unknown, or if the database fails.
     pub async fn resume(&self, destination: &str, who: &str) -> Result<bool, DeskError> {
         self.check_destination(destination).await?;
         Ok(self.store.resume(destination, who).await?)
     }
 
-    /// Emits one event. With `once`, returns the event that exists already instead of an error.
+    /// Emits one event. With `once`, returns an existing event instead of an error.
     ///
     /// # Errors
-    /// When the event is invalid or a duplicate, or the database fails.
+    /// Fails if the event is invalid or a duplicate, or if the database fails.
     pub async fn emit(&self, event: Event, once: bool, who: &str) -> Result<Emitted, DeskError> {
         Ok(self.store.emit_by(who, event, once).await?)
     }
@@ -75,14 +75,14 @@ impl Desk {
     }
 }
 
-/// What the events' error says from then on.
+/// Returns the error text of events that are marked failed.
 pub(super) fn given_up_because(reason: &str, who: &str) -> Result<String, DeskError> {
     check_reason(reason)?;
     let reason = reason.trim();
     Ok(if reason.is_empty() { format!("marked failed by {who}") } else { format!("marked failed by {who}: {reason}") })
 }
 
-/// Refuses a reason that is too long for the events' errors.
+/// Refuses a reason that is too long for the events' errors or contains NUL.
 pub(crate) fn check_reason(reason: &str) -> Result<(), DeskError> {
     if reason.chars().count() > LONGEST_REASON || reason.contains('\0') {
         return Err(DeskError::Refused(format!(
@@ -92,7 +92,7 @@ pub(crate) fn check_reason(reason: &str) -> Result<(), DeskError> {
     Ok(())
 }
 
-/// What the audit says they are.
+/// Checks the number of ids and returns their text for the audit.
 fn checked(ids: &[Uuid]) -> Result<String, DeskError> {
     match ids {
         [] => Err(DeskError::Refused("no event was named; give the ids of those that are meant".to_owned())),

@@ -1,5 +1,5 @@
-//! Destinations as people look at them: the configuration, pauses, what living relays say of their lanes, and metrics. The
-//! one place that decides how healthy a destination is.
+//! Destinations for people: the configuration, pauses, the lanes that living relays report, and metrics. This is the one
+//! place that decides how healthy a destination is.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,30 +15,30 @@ use uuid::Uuid;
 use super::metrics::{Metrics, Observations};
 use super::{Desk, DeskError, ago};
 
-/// A destination of the relay, as the configuration or the application describes it. Nothing in it is a secret.
+/// A destination of the relay, as the configuration or the application describes it. It contains no secrets.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DestinationInfo {
-    /// The relay's name for it.
+    /// The name in the relay.
     pub name: String,
-    /// What it is, in a word: `http`, `handler`.
+    /// The kind, in one word: `http`, `handler`.
     pub kind: String,
-    /// Where it is, without passwords.
+    /// The address, without passwords.
     pub address: Option<String>,
-    /// The deadline of a send.
+    /// The timeout of a send.
     pub timeout: Option<Duration>,
-    /// Sends at once.
+    /// The number of sends at once.
     pub concurrency: Option<usize>,
-    /// Events per second at most.
+    /// The maximum number of events per second.
     pub rate: Option<f64>,
-    /// Paused by the configuration.
+    /// Whether the configuration pauses it.
     pub paused: bool,
-    /// How an event's request is shown.
+    /// The function that shows an event's request.
     pub request: Option<RequestText>,
 }
 
 impl DestinationInfo {
-    /// Describes a destination by its name and kind; set the other fields if they are known.
+    /// Returns a description with a name and a kind. Set the other fields if they are known.
     pub fn new(name: impl Into<String>, kind: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -53,14 +53,14 @@ impl DestinationInfo {
     }
 }
 
-/// Shows the request that a destination gets for an event, as a command to paste and try. The event is masked already.
+/// Shows the request of an event to a destination, as a command to paste and try. The event is already masked.
 #[derive(Clone)]
 pub struct RequestText(Arc<Show>);
 
 type Show = dyn Fn(&EventDetail) -> Option<String> + Send + Sync;
 
 impl RequestText {
-    /// Wraps the function. It returns `None` when there is nothing to show, and must not show secrets.
+    /// Wraps the function. It returns `None` if there is nothing to show, and must not show secrets.
     pub fn new(show: impl Fn(&EventDetail) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(show))
     }
@@ -76,29 +76,29 @@ impl fmt::Debug for RequestText {
     }
 }
 
-/// A destination: how it is, and how it did lately.
+/// A destination with its health and recent metrics.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct DestinationStatus {
     /// Its name.
     pub name: String,
-    /// Its description; `None` when only relays with another configuration know it.
+    /// The description; `None` if only relays with another configuration know it.
     pub configured: Option<DestinationInfo>,
     /// Patterns of event types that are routed to it.
     pub events: Vec<String>,
-    /// How it is.
+    /// The health.
     pub health: Health,
-    /// The pause by people, while relays run.
+    /// The pause by a person, if there is one.
     pub paused: Option<PausedView>,
     /// Events in the relays' queues for it.
     pub queued: u64,
     /// Events in flight to it.
     pub sending: u64,
-    /// The newest error that a living relay has seen.
+    /// The newest error that a living relay reports.
     pub last_error: Option<(DateTime<Utc>, String)>,
     /// Metrics of the window.
     pub metrics: Metrics,
-    /// What each living relay says of it.
+    /// The state of its lane in each living relay.
     pub lanes: Vec<Lane>,
 }
 
@@ -110,11 +110,11 @@ pub struct Lane {
     pub relay: Uuid,
     /// The relay's host.
     pub host: String,
-    /// What the relay says.
+    /// The lane, as the relay reports it.
     pub lane: LaneView,
 }
 
-/// The health of a destination: the worst that a living relay says.
+/// The health of a destination: the worst that a living relay reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -126,7 +126,7 @@ pub enum Health {
     Up,
     /// Its breaker is closed, and events come in faster than it takes them.
     Congested,
-    /// Its breaker is open: its events are parked, and probes go on.
+    /// Its breaker is open: its events are parked, and probes continue.
     Down,
     /// Nothing is sent to it.
     Paused,
@@ -145,7 +145,7 @@ impl Health {
         }
     }
 
-    /// Returns the health that one relay sees.
+    /// Returns the health that one relay reports.
     #[must_use]
     pub fn of(lane: &LaneView) -> Self {
         match lane {
@@ -171,7 +171,7 @@ impl Desk {
     /// Returns all destinations that the configuration or a relay knows, with metrics of the last `window`.
     ///
     /// # Errors
-    /// When the database fails.
+    /// Fails if the database fails.
     pub async fn destinations(&self, window: Duration) -> Result<Vec<DestinationStatus>, DeskError> {
         let (minutes, relays, pauses) =
             tokio::try_join!(self.store.minutes(ago(window)), self.store.relays(), self.store.pauses())?;
@@ -220,7 +220,7 @@ impl Observations {
 }
 
 impl DestinationStatus {
-    /// Returns whether the configuration pauses it: people cannot resume it then.
+    /// Returns whether the configuration pauses it. Then people cannot resume it.
     #[must_use]
     pub fn is_paused_by_configuration(&self) -> bool {
         self.configured.as_ref().is_some_and(|configured| configured.paused)

@@ -1,36 +1,36 @@
-//! The filter of events, before routes turn a destination into something that a store can search for.
+//! The filter of events, before it gets the routes that a store needs to search by destination.
 
 use chrono::{DateTime, Utc};
 use pillarbox::Routes;
 use pillarbox::store::{Filter, State, ToDestination};
 
-/// Which events; each field that is set narrows it.
+/// A filter of events; each field that is set narrows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventFilter {
-    /// In this state.
+    /// The state.
     pub state: Option<State>,
-    /// The event type; `*` stands for any characters.
+    /// The event type; `*` matches any characters.
     pub event_type: Option<String>,
-    /// Exactly this aggregate type.
+    /// The exact aggregate type.
     pub aggregate_type: Option<String>,
-    /// Exactly this aggregate id.
+    /// The exact aggregate id.
     pub aggregate_id: Option<String>,
     /// Parked on this destination, or on `unrouted`.
     pub parked_on: Option<String>,
     /// Routed to this destination, or failed on it.
     pub destination: Option<String>,
-    /// Part of its id, type, aggregate, key or error.
+    /// Part of the id, type, aggregate, key or error.
     pub search: Option<String>,
-    /// Emitted at or after.
+    /// Emitted at or after this time.
     pub since: Option<DateTime<Utc>>,
-    /// Emitted before.
+    /// Emitted before this time.
     pub until: Option<DateTime<Utc>>,
-    /// Failed at or after: the window of a list of dead letters.
+    /// Failed at or after this time: the window of a list of dead letters.
     pub failed_since: Option<DateTime<Utc>>,
 }
 
 impl EventFilter {
-    /// Returns the store's filter, in which routes lead to the destination.
+    /// Returns the store's filter, with the destination resolved by the routes.
     pub(super) fn with_routes(&self, routes: &Routes) -> Filter {
         let to = |name: &String| ToDestination { name: name.clone(), routes: routes.clone() };
         Filter {
@@ -47,7 +47,7 @@ impl EventFilter {
         }
     }
 
-    /// Returns it as text for the audit and for lists of jobs: `state=failed type=order.*`, or `all`.
+    /// Returns the filter as text for the audit and for lists of jobs: `state=failed type=order.*`, or `all`.
     #[must_use]
     pub fn shown(&self) -> String {
         let text = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name}={value}"));

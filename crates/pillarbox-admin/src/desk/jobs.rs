@@ -1,6 +1,6 @@
-//! Work on many events at once: all of a group of dead letters, or all that a filter finds, in batches and at a rate that
-//! receivers can bear. A job is a row of the database, and so is its progress: any process can look at it and cancel it, and
-//! when the process that works on it is gone, another one goes on where it stopped.
+//! Jobs: actions on many events, either a group of dead letters or all that match a filter, in batches and at a rate that
+//! receivers can take. A job and its progress are a row of the database. So any process can show it and cancel it, and if
+//! its process dies, another one continues where it stopped.
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,40 +24,40 @@ mod scope;
 mod walk;
 mod work;
 
-/// How many jobs run at once, in all processes together.
+/// The number of jobs that run at once, in all processes together.
 const RUNNING: usize = 4;
-/// How many jobs a list has.
+/// The number of jobs in a list.
 const LISTED: usize = 50;
-/// How long a preview may look.
+/// The time limit of a preview.
 const GLANCE: Duration = Duration::from_millis(250);
-/// The rates that a job may have, in events per second.
+/// The allowed rates of a job, in events per second.
 pub const RATES: RangeInclusive<f64> = 0.001..=100_000.0;
 
-/// The events of a job: those that the filter finds and, of dead letters, only those of one group.
+/// The events of a job: all that match the filter and, for dead letters, only those of one group.
 #[derive(Debug, Clone, Default)]
 pub struct JobScope {
-    /// Narrows it.
+    /// The filter.
     pub filter: EventFilter,
     /// One group of dead letters.
     pub group: Option<GroupKey>,
 }
 
-/// What the dead letters of a group have in common.
+/// The destination and the error that the dead letters of a group share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupKey {
-    /// The destination that did not get them.
+    /// The destination that the deliveries failed on.
     pub destination: Option<String>,
     /// Their error, with numbers and ids folded.
     pub error: String,
 }
 
-/// How many events a job is about.
+/// The number of events of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Preview {
-    /// Events that were found.
+    /// The number of events that were found.
     pub count: u64,
-    /// There may be more: counting all would take too long.
+    /// Whether there may be more: counting all would take too long.
     pub at_least: bool,
 }
 
@@ -67,15 +67,15 @@ pub struct Preview {
 pub struct Job {
     /// Its id.
     pub id: Uuid,
-    /// What it does to each event.
+    /// The action on each event.
     pub action: Action,
-    /// Its events, in words.
+    /// The events, as text.
     pub target: String,
-    /// Who started it.
+    /// The user who started it.
     pub who: String,
-    /// Events per second at most.
+    /// The maximum number of events per second.
     pub rate: Option<f64>,
-    /// How many events there were when it started.
+    /// The number of events when it started.
     pub expected: Preview,
     /// When it started.
     pub started_at: DateTime<Utc>,
@@ -83,15 +83,15 @@ pub struct Job {
     pub ended_at: Option<DateTime<Utc>>,
     /// How long it has run.
     pub took: Duration,
-    /// Where it is.
+    /// The state.
     pub state: JobState,
     /// Why it failed.
     pub error: Option<String>,
-    /// Events that were tried.
+    /// The number of events that were tried.
     pub done: u64,
-    /// Events that were changed.
+    /// The number of events that were changed.
     pub changed: u64,
-    /// Events that had changed since, and were left alone.
+    /// The number of events that had changed since and were left alone.
     pub refused: u64,
 }
 
@@ -118,13 +118,13 @@ impl From<JobView> for Job {
 }
 
 impl Job {
-    /// Returns whether it has not ended.
+    /// Returns whether the job has not ended.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.state == JobState::Running
     }
 
-    /// Returns the events per second so far. The first batch starts at once, so the rate is the limit.
+    /// Returns the events per second so far. The first batch starts at once, so the rate is the upper limit.
     #[must_use]
     pub fn speed(&self) -> f64 {
         let took = self.took.as_secs_f64();
@@ -132,7 +132,7 @@ impl Job {
         self.rate.map_or(speed, |rate| speed.min(rate))
     }
 
-    /// Returns when it will be done, at its speed so far.
+    /// Returns when the job will be done, at its speed so far.
     #[must_use]
     pub fn ends_about(&self) -> Option<DateTime<Utc>> {
         let speed = self.speed();
@@ -145,7 +145,7 @@ impl Job {
     }
 }
 
-/// The jobs that this process works on. They end with it, and another process goes on with them.
+/// The jobs that this process works on. They stop with the process, and another process continues them.
 #[derive(Default)]
 pub(super) struct Jobs(Mutex<JoinSet<()>>);
 
@@ -158,10 +158,10 @@ impl Jobs {
 }
 
 impl Desk {
-    /// Returns how many events a job would be about.
+    /// Returns the number of events that a job would have.
     ///
     /// # Errors
-    /// When the action cannot be done to events in this state, or the database fails.
+    /// Fails if the action is not possible for events in this state, or if the database fails.
     pub async fn preview(&self, action: &Action, scope: &JobScope) -> Result<Preview, DeskError> {
         let chosen = Chosen { filter: self.job_filter(action, scope)?, group: scope.group.clone() };
         if scope.group.is_none() && scope.filter.is_all_failed(action) {
@@ -180,11 +180,11 @@ impl Desk {
         Ok(Preview { count, at_least: false })
     }
 
-    /// Starts a job. It searches for its events as it goes, and leaves alone what fails again meanwhile.
+    /// Starts a job. It searches for its events while it runs, and skips events that fail again after its start.
     ///
     /// # Errors
-    /// When the action cannot be done to events in this state, the rate is out of [`RATES`], too many jobs are running, or
-    /// the database fails.
+    /// Fails if the action is not possible for events in this state, if the rate is outside [`RATES`], if too many jobs are
+    /// running, or if the database fails.
     pub async fn start(
         &self,
         action: Action,
@@ -224,7 +224,7 @@ impl Desk {
         Ok(started.into())
     }
 
-    /// Goes on with jobs whose process is gone, for as long as the desk is there.
+    /// Continues jobs whose process has died, until the desk is dropped.
     pub(crate) fn adopt_jobs(&self) {
         self.jobs.spawn(self.worker().adopt());
     }
@@ -233,10 +233,10 @@ impl Desk {
         Worker { store: Arc::clone(&self.store), routes: self.routes.clone() }
     }
 
-    /// Returns the newest jobs, the newest first.
+    /// Returns the latest jobs, newest first.
     ///
     /// # Errors
-    /// When the database fails.
+    /// Fails if the database fails.
     pub async fn jobs(&self) -> Result<Vec<Job>, DeskError> {
         Ok(self.store.jobs(LISTED).await?.into_iter().map(Job::from).collect())
     }
@@ -244,23 +244,23 @@ impl Desk {
     /// Returns one job.
     ///
     /// # Errors
-    /// When there is no such job, or the database fails.
+    /// Fails if there is no such job, or if the database fails.
     pub async fn job(&self, id: Uuid) -> Result<Job, DeskError> {
         let found = self.store.job(id).await?.map(Job::from);
         found.ok_or_else(|| DeskError::Unknown(format!("there is no job {id}; only the newest {LISTED} are kept")))
     }
 
-    /// Cancels a job, whichever process works on it: no further batch is done.
+    /// Cancels a job, whichever process works on it. It stops before its next batch.
     ///
     /// # Errors
-    /// When there is no such job, or the database fails.
+    /// Fails if there is no such job, or if the database fails.
     pub async fn cancel(&self, id: Uuid, who: &str) -> Result<Job, DeskError> {
         self.job(id).await?;
         self.store.cancel_job(id, who).await?;
         self.job(id).await
     }
 
-    /// Returns the filter with the state of events to which the action can be done.
+    /// Returns the filter with the state that the action needs.
     fn job_filter(&self, action: &Action, scope: &JobScope) -> Result<Filter, DeskError> {
         let state = scope.filter.state;
         let state = match (action, state) {
@@ -283,7 +283,7 @@ impl Desk {
 }
 
 impl EventFilter {
-    /// All dead letters, whose number is known without looking at them.
+    /// Returns whether the filter means all dead letters. Their number is known without a search.
     fn is_all_failed(&self, action: &Action) -> bool {
         let without_state = Self { state: None, ..self.clone() };
         let failed = self.state == Some(State::Failed) || *action == Action::Retry && self.state.is_none();

@@ -1,5 +1,5 @@
-//! Metrics for people: what waits, what flows, how long it takes. They come from counts per minute that relays keep, never
-//! from the events themselves.
+//! Metrics for people: waiting events, throughput, latency. They come from counts per minute that relays write, never from
+//! the events themselves.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use super::{Desk, DeskError, ago};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Overview {
-    /// When it was read, by the clock of this host.
+    /// When it was read, by this host's clock.
     pub at: DateTime<Utc>,
-    /// What waits.
+    /// The number of waiting events.
     pub depth: Depth,
     /// Metrics of the whole window.
     pub metrics: Metrics,
-    /// Metrics of each minute of the window, the oldest first.
+    /// Metrics of each minute of the window, oldest first.
     pub series: Vec<Point>,
     /// The destinations by name.
     pub destinations: Vec<DestinationStatus>,
-    /// What relays have written.
+    /// The rows that relays and people have written.
     pub observed: Observations,
 }
 
-/// What relays and people have written into the tables.
+/// Rows that relays and people have written into the tables.
 #[derive(Debug, Clone, Default)]
 pub struct Observations {
     /// Counts per minute and destination.
@@ -39,15 +39,15 @@ pub struct Observations {
     pub pauses: Vec<PausedView>,
 }
 
-/// What happened within some time.
+/// Metrics of a period.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Events delivered.
+    /// The number of delivered events.
     pub delivered: u64,
-    /// Attempts failed.
+    /// The number of failed attempts.
     pub failed: u64,
-    /// Events that became dead letters.
+    /// The number of events that became dead letters.
     pub given_up: u64,
     /// The median latency from commit to delivery.
     pub p50: Option<Duration>,
@@ -63,12 +63,12 @@ pub struct Metrics {
 pub struct Point {
     /// The beginning of the minute.
     pub at: DateTime<Utc>,
-    /// What happened in it.
+    /// The metrics of the minute.
     pub metrics: Metrics,
 }
 
 impl Metrics {
-    /// Adds minutes up.
+    /// Returns the sum of these minutes.
     pub fn of<'a>(minutes: impl IntoIterator<Item = &'a Minute>) -> Self {
         let (mut metrics, mut latency) = (Self::default(), Latency::default());
         for minute in minutes {
@@ -81,7 +81,7 @@ impl Metrics {
         Self { p50, p95, p99, ..metrics }
     }
 
-    /// Returns the share of attempts that succeeded; `None` when there were none.
+    /// Returns the share of attempts that succeeded; `None` if there were none.
     #[must_use]
     pub fn success_rate(&self) -> Option<f64> {
         let attempts = self.delivered + self.failed;
@@ -90,10 +90,10 @@ impl Metrics {
 }
 
 impl Desk {
-    /// Returns what waits, and what happened in the last `window`.
+    /// Returns the waiting events, and the metrics of the last `window`.
     ///
     /// # Errors
-    /// When the database fails.
+    /// Fails if the database fails.
     pub async fn overview(&self, window: Duration) -> Result<Overview, DeskError> {
         let since = ago(window);
         let (depth, minutes, relays, pauses) =
@@ -110,7 +110,7 @@ impl Desk {
     }
 }
 
-/// Minutes in which nothing happened are there too.
+/// Returns one point per minute, also for minutes without deliveries and failures.
 fn series(since: DateTime<Utc>, until: DateTime<Utc>, minutes: &[Minute]) -> Vec<Point> {
     let mut by_minute: BTreeMap<DateTime<Utc>, Vec<&Minute>> = BTreeMap::new();
     let step = TimeDelta::minutes(1);

@@ -1,4 +1,4 @@
-//! The story of one event: what happened to it and when, where it goes, and what comes next. Pure.
+//! The history of one event: past steps with their times, its destinations, and the next step. Pure.
 
 use chrono::{DateTime, Utc};
 use pillarbox::Routes;
@@ -12,21 +12,21 @@ const TRACEPARENT: &str = "traceparent";
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct EventStory {
-    /// The event and what is kept of it.
+    /// The event with its deliveries and attempts.
     pub detail: EventDetail,
-    /// The destinations that it is routed to; `None` when no route matches.
+    /// The destinations that it is routed to; `None` if no route matches.
     pub goes_to: Option<Vec<String>>,
-    /// The id of the trace that it was emitted in.
+    /// The id of the trace in which it was emitted.
     pub trace_id: Option<String>,
-    /// The id of the event that it repeats.
+    /// The id of the event of which this is a replay.
     pub replay_of: Option<String>,
-    /// What happened to it, the oldest first, and what comes next.
+    /// The history, oldest first, and the next step.
     pub timeline: Vec<Moment>,
     /// Its requests to destinations, without secrets.
     pub requests: Vec<Request>,
 }
 
-/// The request that a destination gets, as a command to paste and try.
+/// A request to a destination, as a command to paste and try.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Request {
@@ -36,17 +36,17 @@ pub struct Request {
     pub command: String,
 }
 
-/// Something that happened to an event, or will.
+/// One step of an event's history, or the next one.
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Moment {
-    /// When.
+    /// The time.
     pub at: DateTime<Utc>,
-    /// What.
+    /// The kind of step.
     pub what: What,
 }
 
-/// What happened to an event.
+/// A kind of step in an event's history.
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
 pub enum What {
@@ -58,28 +58,28 @@ pub enum What {
         number: u32,
         /// The destination's name.
         destination: String,
-        /// How long it took, in milliseconds.
+        /// The duration, in milliseconds.
         took_ms: u64,
         /// The HTTP status of the response.
         status_code: Option<u16>,
-        /// What went wrong.
+        /// The error.
         error: String,
-        /// A piece of the response.
+        /// The beginning of the response.
         answer: Option<String>,
     },
-    /// One of several destinations has it.
+    /// One of several destinations received it.
     DeliveredTo {
         /// The destination's name.
         destination: String,
     },
-    /// All destinations have it.
+    /// All destinations received it.
     Delivered,
-    /// It is a dead letter.
+    /// It became a dead letter.
     GivenUp {
         /// The last error.
         error: String,
     },
-    /// It waits for a destination or a route, since it last changed.
+    /// It waits for a destination or a route. The time is that of its last change.
     Parked {
         /// The destination's name, or `unrouted`.
         on: String,
@@ -113,7 +113,7 @@ impl EventStory {
     }
 }
 
-/// `00-TRACE-SPAN-FLAGS`, as W3C has it.
+/// Returns the trace id of a W3C header: `00-TRACE-SPAN-FLAGS`.
 fn trace_id(traceparent: &str) -> Option<String> {
     let id = traceparent.split('-').nth(1)?;
     let is_one =
@@ -146,13 +146,13 @@ fn timeline(detail: &EventDetail) -> Vec<Moment> {
         moments.extend(delivery.delivered_at.map(|at| Moment { at, what }));
     }
     moments.extend(event.delivered_at.map(|at| Moment { at, what: What::Delivered }));
-    // Attempts of one round share a moment.
+    // Attempts of one round have the same time.
     moments.sort_by_key(|moment| (moment.at, attempt_of(moment)));
     moments.extend(ending(detail));
     moments
 }
 
-/// Where it is now, if it is not delivered.
+/// Returns the current state as a step, if the event is not delivered.
 fn ending(detail: &EventDetail) -> Option<Moment> {
     let event = &detail.event;
     let error = event.error_message.clone();

@@ -1,11 +1,11 @@
-//! Whatever the payload, what is masked in it is JSON without the secret, and nothing panics.
+//! For any payload, the masked payload is JSON without the secret, and nothing panics.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
 
-/// It stands nowhere else.
+/// A text that occurs nowhere else.
 const SECRET: &str = "s3cr3t-4111";
 
 fn paths() -> Mask {

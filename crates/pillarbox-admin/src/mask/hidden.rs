@@ -1,14 +1,14 @@
-//! The values that are masked in an event, looked for in what is said about it. Pure.
+//! Finds the masked values of an event in texts about it. Pure.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use super::MASKED;
 
-/// Shorter ones, in characters, are in too many words.
+/// The shortest value that is hidden, in characters. Shorter ones are part of too many words.
 const SHORTEST: usize = 3;
-/// Shorter ones are hidden only where they stand alone.
+/// Values shorter than this are hidden only as whole words.
 const SHORTEST_WITHIN: usize = 6;
-/// The beginning of a value at the very end of a text, where that was cut.
+/// The shortest beginning of a value that is hidden at the very end of a text, where the text was cut.
 const SHORTEST_CUT: usize = 4;
 
 /// The masked values of an event.
@@ -34,7 +34,7 @@ impl Hidden {
     pub(super) fn new(leaves: Vec<String>) -> Self {
         let mut values = Vec::with_capacity(leaves.len());
         for leaf in leaves.into_iter().filter(|leaf| leaf.chars().count() >= SHORTEST) {
-            // As an answer in JSON quotes it.
+            // A JSON response quotes the value with escapes.
             let quoted = serde_json::to_string(&leaf).unwrap_or_default();
             let quoted = quoted.trim_start_matches('"').strip_suffix('"').unwrap_or_default();
             if quoted != leaf && quoted.chars().count() >= SHORTEST {
@@ -55,7 +55,7 @@ impl Hidden {
         Self(finder.map_or(Kind::Everything, |finder| Kind::Values(Values { values, finder })))
     }
 
-    /// Replaces them by `•••` in a text about the event.
+    /// Replaces the masked values by `•••` in a text about the event.
     pub fn scrub(&self, text: &mut String) {
         let hidden = match &self.0 {
             Kind::Nothing => return,
@@ -86,7 +86,7 @@ impl Hidden {
 }
 
 impl Values {
-    /// Where they stand, from and to.
+    /// Returns the places of the values, each with its start and end.
     fn found(&self, text: &str) -> Vec<(usize, usize)> {
         let alone = |from: usize, to: usize| {
             let before = text[..from].chars().next_back();
@@ -100,7 +100,7 @@ impl Values {
             .collect()
     }
 
-    /// Where one of them begins that was cut off.
+    /// Returns the place of a value that was cut at the end of the text.
     fn cut(&self, text: &str) -> Option<(usize, usize)> {
         let starts = |value: &String| {
             let ends = value.char_indices().map(|(at, _)| at).skip(SHORTEST_CUT);

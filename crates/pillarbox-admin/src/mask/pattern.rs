@@ -1,12 +1,12 @@
-//! The regular expressions in a JSON path, `match(@.kind, 'card.*')` and `search(…)`. RFC 9535 lets one that is wrong match
-//! nothing, and so it would mask nothing: it is refused instead. So is one that the payload gives. Pure.
+//! The regular expressions in a JSON path, `match(@.kind, 'card.*')` and `search(…)`. By RFC 9535 an invalid one matches
+//! nothing, so it would mask nothing. Here it is refused. So is one that comes from the payload. Pure.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
 use regex::Regex;
 
-/// What is wrong with the regular expressions of a path, which is otherwise right.
+/// Returns the problem with the regular expressions of an otherwise valid path.
 pub(super) fn problem(path: &str) -> Option<String> {
     patterns(path).into_iter().find_map(|pattern| match pattern {
         None => Some("the pattern of match() and search() must be text in quotes".to_owned()),
@@ -22,12 +22,12 @@ pub(super) fn problem(path: &str) -> Option<String> {
 struct Call {
     takes_pattern: bool,
     in_pattern: bool,
-    /// The text, and whether nothing but it stands there.
+    /// The pattern, and whether the argument is nothing but a literal.
     pattern: Option<String>,
     plain: bool,
 }
 
-/// The second argument of each call; `None` for one that is not text.
+/// Returns the second argument of each call; `None` for one that is not a literal.
 fn patterns(path: &str) -> Vec<Option<String>> {
     let (mut found, mut open, mut word) = (Vec::new(), Vec::<Call>::new(), String::new());
     let mut letters = path.chars().peekable();
@@ -65,7 +65,7 @@ fn patterns(path: &str) -> Vec<Option<String>> {
     found
 }
 
-/// A literal up to its closing quote, as JSON reads it.
+/// Reads a literal up to its closing quote, as JSON does.
 fn text(letters: &mut Peekable<Chars<'_>>, quote: char) -> String {
     let mut json = String::from("\"");
     while let Some(letter) = letters.next_if(|letter| *letter != quote) {
@@ -81,7 +81,7 @@ fn text(letters: &mut Peekable<Chars<'_>>, quote: char) -> String {
     }
     letters.next();
     json.push('"');
-    // What JSON does not read is no regular expression either.
+    // Text that is not valid JSON becomes an invalid regular expression.
     serde_json::from_str(&json).unwrap_or_else(|_| "(".to_owned())
 }
 

@@ -1,9 +1,9 @@
-//! JSON read token by token, however deep it is and whatever its numbers are: for what must not depend on whether it can be
-//! read as a value.
+//! Reads JSON token by token, at any depth and with any numbers. Used where the result must not depend on whether the text
+//! parses as a value.
 
 use std::collections::HashSet;
 
-/// All strings and numbers in it, without the names of members.
+/// Returns all strings and numbers, without the names of members.
 pub(super) fn leaves(json: &str) -> Vec<String> {
     let mut leaves = Vec::new();
     scan(json, |token| {
@@ -14,7 +14,7 @@ pub(super) fn leaves(json: &str) -> Vec<String> {
     leaves
 }
 
-/// Whether an object has a name twice.
+/// Returns whether an object has a name twice.
 pub(super) fn repeats_a_name(json: &str) -> bool {
     let (mut open, mut repeats): (Vec<HashSet<String>>, bool) = (Vec::new(), false);
     scan(json, |token| match token {
@@ -27,7 +27,7 @@ pub(super) fn repeats_a_name(json: &str) -> bool {
 }
 
 enum Token {
-    /// Of an object or a list.
+    /// The beginning of an object or a list.
     Open,
     Close,
     Name(String),
@@ -60,7 +60,7 @@ fn scan(json: &str, mut tell: impl FnMut(Token)) {
     }
 }
 
-/// With both quotes.
+/// Returns the length of a string, with both quotes.
 fn string_length(text: &str) -> usize {
     let mut escaped = false;
     let end = text.bytes().skip(1).position(|byte| {

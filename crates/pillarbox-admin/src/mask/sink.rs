@@ -1,5 +1,4 @@
-//! A destination whose errors and answers do not quote what is masked: so it reaches neither the log nor the tables, and
-//! nobody behind them.
+//! A sink whose errors and responses do not quote masked values, so that these reach neither the log nor the tables.
 
 use std::sync::Arc;
 
@@ -9,14 +8,14 @@ use pillarbox::{SendError, Sink};
 
 use super::Mask;
 
-/// A sink whose errors and answers do not quote masked values. Otherwise it sends as the sink within it does.
+/// A sink whose errors and responses do not quote masked values. Otherwise it behaves like the wrapped sink.
 pub struct Discreet {
     sink: Arc<dyn Sink>,
     mask: Mask,
 }
 
 impl Discreet {
-    /// Wraps a sink; returns the sink itself when nothing is masked.
+    /// Wraps a sink. Returns the sink itself if nothing is masked.
     pub fn around(sink: Arc<dyn Sink>, mask: &Mask) -> Arc<dyn Sink> {
         if mask.is_empty() { sink } else { Arc::new(Self { sink, mask: mask.clone() }) }
     }

@@ -1,4 +1,4 @@
-//! What is masked, and what stays as it was.
+//! Tests of masked values, and of values that stay unchanged.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `/audit`: who did what, and when.
+//! `/audit`: the actions of users, with their times.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ struct Line {
     who: String,
     what: String,
     target: String,
-    /// The event that it was about, if it was about one.
+    /// Whether the action was about one event.
     event: bool,
     events: String,
 }

@@ -1,4 +1,4 @@
-//! `/bulk`: something is done to many events. First how many it would be, then at what rate, then a job.
+//! `/bulk`: an action on many events. First their number, then the rate, then a job.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) struct BulkAsked {
     #[serde(flatten)]
     narrowed: Narrowed,
     action: String,
-    /// `1`: only the dead letters of one group.
+    /// `1` means only the dead letters of one group.
     grouped: String,
     group_destination: String,
     group_error: String,
@@ -34,7 +34,7 @@ pub(super) struct BulkAsked {
 struct Bulk {
     frame: Frame,
     action: String,
-    /// What is done, in words.
+    /// The action, as text.
     verb: &'static str,
     count: String,
     /// Event or events.

@@ -1,4 +1,4 @@
-//! Charts as shapes in a box of 1000 by 100, which the style sheet stretches; words stand around them. Pure.
+//! Charts as shapes in a box of 1000 by 100, which the style sheet stretches, with text around them. Pure.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) struct Bar {
     pub(super) height: String,
 }
 
-/// What happened in one minute, for whoever points at it.
+/// The tooltip of one minute.
 pub(super) struct Column {
     pub(super) x: String,
     pub(super) width: String,
@@ -25,11 +25,11 @@ pub(super) struct Column {
 
 /// The last hour, minute by minute.
 pub(super) struct Chart {
-    /// What stands beside it, from the top down.
+    /// The labels of the scale, from the top down.
     pub(super) scale: [String; 3],
     pub(super) times: Vec<String>,
     pub(super) columns: Vec<Column>,
-    /// In words, for whoever cannot see it.
+    /// The chart as text, for screen readers.
     pub(super) told: String,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Flow {
     pub(super) failed: Vec<Bar>,
 }
 
-/// Three lines.
+/// Three lines: the median, p95 and p99.
 pub(super) struct Latencies {
     pub(super) chart: Chart,
     pub(super) lines: [(&'static str, String); 3],
@@ -112,14 +112,14 @@ impl Chart {
     }
 }
 
-/// A logarithmic scale in seconds: a median is seen beside a p99 that is a hundred times as long.
+/// A logarithmic scale in seconds, so that a median is visible beside a p99 that is a hundred times as long.
 struct Decades {
     low: f64,
     high: f64,
 }
 
 impl Decades {
-    /// Whole powers of ten.
+    /// Returns a scale from one power of ten to another.
     fn around(lowest: Duration, longest: Duration) -> Self {
         let power = |time: Duration| time.as_secs_f64().clamp(0.000_1, 1e7).log10();
         let low = power(lowest).floor();
@@ -136,7 +136,7 @@ impl Decades {
     }
 }
 
-/// Small bars side by side, as high as their share of the highest.
+/// Returns small bars side by side, each as high as its share of the highest.
 pub(super) fn spark(counts: &[u64]) -> Vec<(Bar, bool)> {
     let highest = counts.iter().copied().max().unwrap_or(0).max(1) as f64;
     let bar = |(place, count): (usize, &u64)| {
@@ -146,7 +146,7 @@ pub(super) fn spark(counts: &[u64]) -> Vec<(Bar, bool)> {
     counts.iter().enumerate().filter_map(bar).collect()
 }
 
-/// Between `from` and `from + share` of the height.
+/// Returns a bar between `from` and `from + share` of the height.
 fn bar(of: usize, place: usize, from: f64, share: f64) -> Option<Bar> {
     let step = WIDTH / of.max(1) as f64;
     (share > 0.0).then(|| Bar {
@@ -157,7 +157,7 @@ fn bar(of: usize, place: usize, from: f64, share: f64) -> Option<Bar> {
     })
 }
 
-/// A line that has gaps where nothing is known; what is known alone is a short dash.
+/// Returns a line with gaps where there is no value. A value between two gaps is a short dash.
 fn path(values: impl ExactSizeIterator<Item = Option<f64>>) -> String {
     let step = WIDTH / values.len().max(1) as f64;
     let (mut text, mut before) = (String::new(), false);
@@ -173,7 +173,7 @@ fn path(values: impl ExactSizeIterator<Item = Option<f64>>) -> String {
     text
 }
 
-/// The next of 1, 2, 3, 4, 6, 8, 10, 20 …: halves of them are round too.
+/// Returns the next of 1, 2, 3, 4, 6, 8, 10, 20 …, whose halves are round too.
 fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 0.0;

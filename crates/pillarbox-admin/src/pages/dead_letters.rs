@@ -1,4 +1,4 @@
-//! `/dead-letters`: what failed, by destination and error, and trying it again.
+//! `/dead-letters`: failed events by destination and error, and their retry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::desk::{Desk, ago};
 use crate::refusal::Refusal;
 
 const REFRESH: u32 = 10;
-/// Hours, and what they are called.
+/// The windows: hours, and their names.
 const WINDOWS: [(u32, &str); 4] = [(1, "last hour"), (24, "last day"), (168, "last week"), (720, "last 30 days")];
 
 #[derive(Deserialize)]
@@ -38,16 +38,16 @@ struct DeadLettersPage {
     destinations: Vec<String>,
     groups: Vec<Shown>,
     total: String,
-    /// How far was looked, when there is more.
+    /// The time that the search reached, if there is more.
     reached: Option<When>,
     looked_at: String,
-    /// Retry all that the filter finds.
+    /// The link that retries all that match the filter.
     retry: String,
-    /// The events themselves.
+    /// The link to the list of the events.
     events: String,
 }
 
-/// A group of them.
+/// A group of dead letters.
 struct Shown {
     number: usize,
     destination: String,
@@ -58,7 +58,7 @@ struct Shown {
     last: When,
     event_types: String,
     bars: Vec<(Bar, bool)>,
-    /// In words, for whoever cannot see it.
+    /// The chart as text, for screen readers.
     told: String,
     retry: String,
     events: String,
@@ -104,7 +104,7 @@ impl Shown {
             ("group_destination", destination.as_str()),
             ("group_error", group.error.as_str()),
         ];
-        // Without the filter's own destination the address would name it twice.
+        // Without this, the filter's own destination would be in the link twice.
         let of_destination = Narrowed { destination: destination.clone(), ..narrowed.clone() };
         Self {
             number,

@@ -1,4 +1,4 @@
-//! `/destinations`: how each of them is, and pausing them.
+//! `/destinations`: the health of each destination, and its pause.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,15 +25,15 @@ struct Destinations {
     destinations: Vec<Destination>,
 }
 
-/// As the pages show it.
+/// A destination on a page.
 pub(super) struct Destination {
     pub(super) name: String,
-    /// The name, fit for an address.
+    /// The name, encoded for a URL.
     pub(super) place: String,
     pub(super) health: &'static str,
     pub(super) kind: String,
     pub(super) address: String,
-    /// What is set for it, in words.
+    /// The settings, as text.
     pub(super) set: Vec<(&'static str, String)>,
     pub(super) success: String,
     pub(super) delivered: String,
@@ -46,13 +46,13 @@ pub(super) struct Destination {
     pub(super) queued: String,
     pub(super) breaker: &'static str,
     pub(super) last_error: Option<(When, String)>,
-    /// Who paused it, and when.
+    /// The user who paused it, and the time.
     pub(super) paused: Option<(String, When)>,
     pub(super) paused_by_configuration: bool,
     pub(super) lanes: Vec<Lane>,
 }
 
-/// What one relay says of it.
+/// The lane of one relay.
 pub(super) struct Lane {
     pub(super) host: String,
     pub(super) state: &'static str,

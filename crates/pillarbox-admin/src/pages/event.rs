@@ -1,4 +1,4 @@
-//! `/events/{id}`: everything there is to know of one event, and what can be done to it.
+//! `/events/{id}`: all details of one event, and the actions on it.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::asked::At;
 use crate::desk::{Desk, EventStory, Moment, What};
 use crate::refusal::Refusal;
 
-/// While something may still happen to it, it is looked at anew.
+/// The page refreshes at this interval, in seconds, while the event may still change.
 const REFRESH: u32 = 3;
 
 #[derive(Template)]
@@ -43,7 +43,7 @@ struct EventPage {
     size: String,
     headers: Vec<(String, String)>,
     deliveries: Vec<Delivery>,
-    /// By destination.
+    /// Commands by destination.
     requests: Vec<(String, String)>,
     neighbours: Vec<Row>,
     can_retry: bool,
@@ -51,7 +51,7 @@ struct EventPage {
     can_replay: bool,
 }
 
-/// A moment of the timeline.
+/// A step of the timeline.
 struct Step {
     class: &'static str,
     at: When,
@@ -172,7 +172,7 @@ impl Step {
     }
 }
 
-/// The whole payload, to be kept and not to be looked at by the browser.
+/// Returns the whole payload as a download, which the browser does not display.
 pub(super) async fn payload(_: Viewer, Using(desk): Using<Arc<Desk>>, At(id): At<Uuid>) -> Result<Response, Refusal> {
     let payload = desk.payload(id).await?;
     let kept = format!("attachment; filename=\"{id}.json\"");
@@ -182,14 +182,14 @@ pub(super) async fn payload(_: Viewer, Using(desk): Using<Arc<Desk>>, At(id): At
 
 #[derive(Deserialize)]
 pub(super) struct Acted {
-    /// Where to go afterwards.
+    /// The page to return to after the action.
     back: Option<String>,
     #[serde(default)]
     reason: String,
 }
 
 impl Acted {
-    /// Back to a list, or to the event with a word of what was done.
+    /// Redirects to a list, or to the event with a notice of the action.
     fn then(&self, id: Uuid, did: &str) -> Response {
         match &self.back {
             Some(back) => then(place(Some(back))),

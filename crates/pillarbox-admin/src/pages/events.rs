@@ -1,4 +1,4 @@
-//! `/events`: a list that stays fast however many there are, and `/search`.
+//! `/events`: a list that stays fast with any number of events, and `/search`.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::desk::Desk;
 use crate::refusal::{Refusal, in_query};
 
 const PER_PAGE: usize = 50;
-/// A first page is looked at anew now and then; one further back stays as it is.
+/// The first page refreshes at this interval, in seconds; later pages do not.
 const REFRESH: u32 = 5;
 
 #[derive(Deserialize)]
@@ -39,25 +39,25 @@ struct Events {
     narrowed: Narrowed,
     states: Vec<&'static str>,
     destinations: Vec<String>,
-    /// The time in which they failed, in words, and the list without it.
+    /// The window in which the events failed, as text, and the link without it.
     window: Option<String>,
     unbound: String,
-    /// Where one is in time, and where one can go.
+    /// The current span, and the spans to go to.
     path: Vec<Step>,
     parts: Vec<Step>,
     rows: Vec<Row>,
-    /// Where somebody comes back to who acts on a row.
+    /// The page to return to after an action on a row.
     here: String,
     next: Option<String>,
     first: Option<String>,
-    /// The other order, and its name.
+    /// The link to the other order, and its label.
     turned: Option<(String, &'static str)>,
-    /// How far a page looked that found less than it could show.
+    /// The time that the search reached, if the page is not full.
     reached: Option<When>,
     looked_at: String,
-    /// What can be done to all of them: the address, and what it is called.
+    /// The action on all of these events: the link and its label.
     bulk: Option<(String, &'static str)>,
-    /// What was searched for, when these are all that match exactly, and where to look for parts.
+    /// The text of an exact search, and the link to the search for partial matches.
     exactly: Option<(String, String)>,
 }
 
@@ -90,14 +90,14 @@ impl Events {
         })
     }
 
-    /// Fields of the filter that its form does not show.
+    /// Returns the fields of the filter that its form does not show.
     fn kept(&self) -> Vec<(&'static str, String)> {
         let Narrowed { when, hours, failed_since, .. } = &self.narrowed;
         let all = [("when", when), ("hours", hours), ("failed_since", failed_since)];
         all.into_iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| (name, text.clone())).collect()
     }
 
-    /// The filter in another span.
+    /// Returns the link to the same filter in another span.
     fn at(&self, when: &str) -> String {
         Narrowed { when: when.to_owned(), ..self.narrowed.clone() }.link("/events", &[])
     }
@@ -118,7 +118,7 @@ pub(super) async fn list(
     let to = |cursor: &str, order: &str| page.narrowed.link("/events", &[("oldest_first", order), ("cursor", cursor)]);
     let next = found.next.as_ref().map(|cursor| to(&cursor.to_string(), order));
     let first = later.then(|| to("", order));
-    // What waits is listed in the order in which it is due, and in no other.
+    // Waiting events are listed only in the order in which they are due.
     let can_turn = matches!(filter.state, None | Some(State::Delivered | State::Failed));
     let turned = can_turn.then(|| match oldest_first {
         true => (to("", ""), "Newest first"),
@@ -134,7 +134,7 @@ pub(super) async fn list(
     Ok(shown(&page))
 }
 
-/// The time in which the events of the list have failed, in words.
+/// Returns the window in which the events failed, as text.
 fn window(narrowed: &Narrowed) -> Result<Option<String>, Refusal> {
     let since = narrowed.failed_since.trim();
     let since = (!since.is_empty()).then(|| format!("since {since}"));
@@ -146,7 +146,7 @@ fn window(narrowed: &Narrowed) -> Result<Option<String>, Refusal> {
     Ok((!parts.is_empty()).then(|| format!("Only those that failed {}.", parts.join(" and "))))
 }
 
-/// What can be done to all events of a state.
+/// Returns the action that is possible on all events of a state.
 fn bulk(page: &Events, state: Option<State>) -> Option<(String, &'static str)> {
     let (action, name) = match state? {
         State::Failed => ("retry", "Retry all of these…"),
@@ -162,7 +162,7 @@ pub(super) struct SearchAsked {
     q: String,
 }
 
-/// Exactly that, at once; else a part of it, as far back as is quick.
+/// Searches for an exact match first; without one, redirects to the search for partial matches.
 pub(super) async fn search(
     looking: Looking,
     Using(desk): Using<Arc<Desk>>,

@@ -1,4 +1,4 @@
-//! What is around every page: where one is, who one is, and how it is rendered.
+//! The frame of every page: navigation, user and rendering.
 
 use askama::Template;
 use axum::extract::FromRequestParts;
@@ -12,7 +12,7 @@ use crate::base::Base;
 use crate::refusal::{Refusal, page_response};
 use crate::theme::Theme;
 
-/// The pages that every page leads to.
+/// The pages of the navigation.
 const PLACES: [(&str, &str); 6] = [
     ("/", "Overview"),
     ("/events", "Events"),
@@ -22,7 +22,7 @@ const PLACES: [(&str, &str); 6] = [
     ("/audit", "Audit"),
 ];
 
-/// Somebody who looks at a page.
+/// The user of a page, with the session's data.
 pub(super) struct Looking {
     who: Identity,
     csrf: String,
@@ -45,7 +45,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Looking {
     }
 }
 
-/// What was just done. Only words of our own are shown, whatever a link says.
+/// Returns the notice of the last action. Only our own texts are shown, whatever the link contains.
 fn notice(did: &str) -> Option<&'static str> {
     Some(match did {
         "retry" => "It is due now, and will be sent in a moment.",
@@ -59,27 +59,27 @@ fn notice(did: &str) -> Option<&'static str> {
     })
 }
 
-/// What the frame's template shows.
+/// The data of the frame's template.
 pub(super) struct Frame {
-    /// What every link begins with.
+    /// The prefix of every link.
     pub(super) base: Base,
     pub(super) here: &'static str,
     pub(super) who: String,
     pub(super) role: &'static str,
-    /// Empty without a session.
+    /// The CSRF token; empty without a session.
     pub(super) csrf: String,
-    /// May act.
+    /// Whether the user may act.
     pub(super) acts: bool,
     pub(super) theme: Theme,
     pub(super) notice: Option<&'static str>,
-    /// Seconds after which the page is looked at anew; 0 for never.
+    /// The seconds until the page refreshes; 0 means never.
     pub(super) refresh: u32,
-    /// What was searched for.
+    /// The text in the search field.
     pub(super) searched: String,
 }
 
 impl Looking {
-    /// The frame of a page, by its name in the navigation.
+    /// Returns the frame of a page, by its name in the navigation.
     pub(super) fn frame(self, here: &'static str, refresh: u32) -> Frame {
         Frame {
             base: self.base,
@@ -106,13 +106,13 @@ impl Frame {
     }
 }
 
-/// A page that was found.
+/// Returns a page with status 200.
 pub(super) fn shown(page: &impl Template) -> Response {
     page_response(StatusCode::OK, page)
 }
 
-/// What a form has done is looked at on a page of its own, so that nothing is done again by reloading. The guard adds the
-/// prefix that the router is mounted at.
+/// Redirects to the page that shows the result of a form, so that a reload does not act again. The guard adds the prefix
+/// that the router is mounted at.
 pub(crate) fn then(place: &str) -> Response {
     (StatusCode::SEE_OTHER, [(LOCATION, place)]).into_response()
 }

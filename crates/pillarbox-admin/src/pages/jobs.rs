@@ -1,4 +1,4 @@
-//! `/jobs`: work on many events, how far it is, and ending it.
+//! `/jobs`: actions on many events, their progress, and their cancellation.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl Shown {
             who: job.who.clone(),
             state: job.state.as_str(),
             error: job.error.clone().unwrap_or_default(),
-            // A bar that is full before the end would say something wrong.
+            // The bar must not be full before the end.
             total: job.expected.count.max(job.done).max(1),
             done: if job.state == JobState::Done { job.expected.count.max(job.done).max(1) } else { job.done },
             total_told: if job.expected.at_least { format!("at least {total}") } else { total },

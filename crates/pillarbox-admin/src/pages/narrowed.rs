@@ -1,5 +1,5 @@
-//! A filter as it stands in an address and in a form: every field is text, and an empty one is none. So a link carries
-//! the whole filter, and a form shows again what was typed into it.
+//! A filter as text, for links and forms: an empty field is not set. A link carries the whole filter, and a form shows
+//! again the text that was typed into it.
 
 use std::time::Duration;
 
@@ -26,9 +26,9 @@ pub(super) struct Narrowed {
     pub(super) until: String,
     /// A year, a month, a day or an hour.
     pub(super) when: String,
-    /// Failed in the last so many hours.
+    /// Failed within this number of hours.
     pub(super) hours: String,
-    /// Failed at or after.
+    /// Failed at or after this time.
     pub(super) failed_since: String,
 }
 
@@ -41,7 +41,7 @@ impl Narrowed {
         *self == Self::default()
     }
 
-    /// The fields that are filled in.
+    /// Returns the fields that are set.
     pub(super) fn pairs(&self) -> Vec<(&'static str, &str)> {
         let all = [
             ("state", &self.state),
@@ -61,7 +61,7 @@ impl Narrowed {
         filled.filter(|(_, text)| !text.is_empty()).collect()
     }
 
-    /// An address with this filter and more.
+    /// Returns a link with this filter and more parameters.
     pub(super) fn link(&self, path: &str, more: &[(&str, &str)]) -> String {
         let mut text = path.to_owned();
         let more = more.iter().copied().filter(|(_, value)| !value.is_empty());
@@ -84,7 +84,7 @@ impl Narrowed {
         }
     }
 
-    /// The window, in hours, if there is one.
+    /// Returns the window in hours, if there is one.
     pub(super) fn hours(&self) -> Result<Option<u32>, Refusal> {
         let text = self.hours.trim();
         if text.is_empty() {
@@ -99,13 +99,13 @@ impl Narrowed {
         Ok(window.max(moment("failed_since", &self.failed_since)?))
     }
 
-    /// The same filter, its window as the moment at which it begins. A job finds what its preview has counted.
+    /// Returns the same filter with its window as a start time, so that a job finds the events that its preview counted.
     pub(super) fn pinned(&self) -> Result<Self, Refusal> {
         let since = self.failed_since()?.map(|since| since.to_rfc3339_opts(SecondsFormat::Micros, true));
         Ok(Self { hours: String::new(), failed_since: since.unwrap_or_default(), ..self.clone() })
     }
 
-    /// The filter that it asks for.
+    /// Returns the desk's filter.
     pub(super) fn filter(&self) -> Result<EventFilter, Refusal> {
         let text = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         let span = self.span()?.map(Span::range);
@@ -127,7 +127,7 @@ impl Narrowed {
     }
 }
 
-/// An empty field is no moment.
+/// Reads a time; `None` for an empty field.
 fn moment(name: &str, text: &str) -> Result<Option<DateTime<Utc>>, Refusal> {
     Some(text.trim()).filter(|text| !text.is_empty()).map(|text| asked::moment(name, text)).transpose()
 }

@@ -1,4 +1,4 @@
-//! `/`: what flows, what is stuck and why, at a glance.
+//! `/`: throughput, stuck events and their cause, at a glance.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::refusal::Refusal;
 
 const WINDOW: Duration = Duration::from_secs(60 * 60);
 const REFRESH: u32 = 3;
-/// What has been due for longer is worth a look.
+/// A due event that is older than this is highlighted.
 const LATE: Duration = Duration::from_secs(60);
-/// The rate is that of the last whole minutes.
+/// The number of whole minutes over which the rate is computed.
 const LATELY: usize = 5;
 
 #[derive(Template)]
@@ -39,15 +39,15 @@ struct OverviewPage {
     destinations: Vec<Destination>,
 }
 
-/// One figure.
+/// One metric.
 struct Tile {
     id: &'static str,
     name: &'static str,
-    /// The class of its colour.
+    /// The CSS class of its colour.
     state: &'static str,
     value: String,
     sub: String,
-    /// Where to see what it counts.
+    /// The page with the details.
     place: Option<&'static str>,
     alarm: &'static str,
 }

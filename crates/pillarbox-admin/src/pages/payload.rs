@@ -1,17 +1,17 @@
-//! A payload as people read it: broken into lines, coloured, and cut where it is long. Pure.
+//! A payload for people: indented, coloured, and cut if it is long. Pure.
 
 use crate::pretty::pretty;
 
-/// More is not shown on a page.
+/// The maximum number of bytes that a page shows.
 const LONGEST: usize = 64 << 10;
 
-/// What a page shows of it.
+/// A payload on a page.
 pub(super) struct Payload {
-    /// Each part with its class; brackets and the like have none.
+    /// Each part with its CSS class; brackets and the like have none.
     pub(super) parts: Vec<(&'static str, String)>,
-    /// Whether there is more.
+    /// Whether the payload is cut.
     pub(super) cut: bool,
-    /// In bytes.
+    /// The size in bytes.
     pub(super) size: usize,
 }
 
@@ -56,7 +56,7 @@ fn length_while(text: &str, is: impl Fn(char) -> bool) -> usize {
     text.find(|c| !is(c)).unwrap_or(text.len())
 }
 
-/// With its quotes; a string that was cut goes to the end.
+/// Returns the length of a string with its quotes. A string that was cut extends to the end.
 fn string_length(text: &str) -> usize {
     let mut escaped = false;
     for (place, c) in text.char_indices().skip(1) {

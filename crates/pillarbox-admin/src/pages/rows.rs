@@ -5,7 +5,7 @@ use pillarbox::store::{EventView, State};
 
 use super::words::{self, When};
 
-/// Errors in lists are cut.
+/// The longest error in a list, in characters.
 const ERROR: usize = 300;
 
 pub(super) struct Row {
@@ -16,9 +16,9 @@ pub(super) struct Row {
     pub(super) aggregate_id: String,
     pub(super) attempts: u32,
     pub(super) created: When,
-    /// What is most worth knowing of it in its state.
+    /// The most important detail in its state.
     pub(super) story: String,
-    /// It waits for somebody to try it again.
+    /// Whether it is a dead letter, which can be retried.
     pub(super) can_retry: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A year, a month, a day or an hour: drilling down by date. Pure.
+//! A year, a month, a day or an hour, to narrow a list by date. Pure.
 
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate, TimeDelta, Timelike, Utc};
 
@@ -13,10 +13,10 @@ pub(super) enum Span {
 /// A span to go to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// As it stands in an address.
+    /// The span as a URL contains it.
     pub(super) value: String,
     pub(super) name: String,
-    /// Where one is.
+    /// Whether it is the current span.
     pub(super) here: bool,
 }
 
@@ -57,7 +57,7 @@ impl Span {
         Step { value: self.value(), name: self.name(), here }
     }
 
-    /// From the beginning to the end, which is not in it.
+    /// Returns the beginning and the end, which is exclusive.
     pub(super) fn range(self) -> (DateTime<Utc>, DateTime<Utc>) {
         let start = |day: NaiveDate| day.and_time(chrono::NaiveTime::MIN).and_utc();
         let end = |day: Option<NaiveDate>| day.map_or(DateTime::<Utc>::MAX_UTC, start);
@@ -72,7 +72,7 @@ impl Span {
         }
     }
 
-    /// The year that it is in, the month, the day, and itself.
+    /// Returns the year, the month and the day that contain the span, and the span itself.
     pub(super) fn path(self) -> Vec<Step> {
         let (depth, day) = match self {
             Self::Year(day) => (1, day),
@@ -84,7 +84,7 @@ impl Span {
         whole.into_iter().take(depth).map(|span| span.step(span.value() == self.value())).collect()
     }
 
-    /// What it can be divided into, as far as it has begun.
+    /// Returns the smaller spans within this one that have begun.
     pub(super) fn parts(self, now: DateTime<Utc>) -> Vec<Step> {
         let parts: Vec<Self> = match self {
             Self::Year(day) => (1..=12).map(|month| Self::Month(first(day, month))).collect(),
@@ -95,7 +95,7 @@ impl Span {
         parts.into_iter().filter(|part| part.range().0 <= now).map(|part| part.step(false)).collect()
     }
 
-    /// Where to begin.
+    /// Returns the spans to start from.
     pub(super) fn beginnings(now: DateTime<Utc>) -> Vec<Step> {
         let today = now.date_naive();
         let named = |span: Self, name: &str| Step { name: name.to_owned(), ..span.step(false) };

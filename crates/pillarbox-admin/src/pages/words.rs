@@ -1,11 +1,11 @@
-//! Numbers and times as people read them. Pure.
+//! Numbers and times for people. Pure.
 
 use std::fmt;
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
-/// `1,234,567`.
+/// Formats a number: `1,234,567`.
 pub(super) fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -18,7 +18,7 @@ pub(super) fn number(number: u64) -> String {
     text
 }
 
-/// `840 ms`, `2.4 s`, `3 min`, `5 h 10 min`, `12 d`: two places are enough.
+/// Formats a duration in two places: `840 ms`, `2.4 s`, `3 min`, `5 h 10 min`, `12 d`.
 pub(super) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
@@ -32,12 +32,12 @@ pub(super) fn duration(duration: Duration) -> String {
     }
 }
 
-/// As of a quantile that may not be known.
+/// Formats a duration that may be unknown, such as a quantile.
 pub(super) fn maybe(duration_: Option<Duration>) -> String {
     duration_.map_or_else(|| "–".to_owned(), duration)
 }
 
-/// `99.95 %`: never rounded up to all.
+/// Formats a share: `99.95 %`. It is never rounded up to 100.
 pub(super) fn share(share: f64) -> String {
     let percent = share * 100.0;
     if percent > 99.99 && percent < 100.0 { "99.99 %".to_owned() } else { format!("{}", Percent(percent)) }
@@ -52,10 +52,10 @@ impl fmt::Display for Percent {
     }
 }
 
-/// A moment, for machines and for people.
+/// A time, for machines and for people.
 #[derive(Debug, Clone)]
 pub(super) struct When {
-    /// To the microsecond.
+    /// The time to the microsecond.
     pub(super) exact: String,
     /// `3 min ago`, `in 12 s`.
     pub(super) near: String,
@@ -83,7 +83,7 @@ fn coarse(distance: Duration) -> String {
     duration(Duration::from_secs(distance.as_secs()))
 }
 
-/// The first so many characters, and a sign that there is more.
+/// Returns the first characters of a text, with a mark if there are more.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),

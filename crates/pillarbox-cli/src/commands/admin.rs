@@ -1,4 +1,4 @@
-//! `pillarbox admin`: serves the admin alone, and makes what its users are known by.
+//! `pillarbox admin`: serves the admin alone, and makes hashes and tokens for its users.
 
 use std::io::{IsTerminal, Read};
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::output::Output;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
-    /// Where, in place of admin.listen
+    /// The address to listen on, in place of admin.listen
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     #[command(subcommand)]
@@ -30,7 +30,7 @@ pub(crate) enum Command {
     ///
     /// The password is asked for on the terminal, or read from standard input: one line.
     HashPassword,
-    /// Make a token for the API, and print it, this once, with the hash for admin.users.NAME.token
+    /// Make a token for the API and print it, once, with the hash for admin.users.NAME.token
     MakeToken,
 }
 
@@ -42,7 +42,7 @@ impl Arguments {
     }
 }
 
-/// Serves until it is told to stop.
+/// Serves until SIGTERM or SIGINT.
 pub(crate) async fn run(session: &Session) -> anyhow::Result<()> {
     session.own("look at tasks in Django's admin")?;
     let stop = stop_signal(None)?;
@@ -53,7 +53,7 @@ pub(crate) async fn run(session: &Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Needs no configuration.
+/// Makes a hash or a token. Needs no configuration.
 pub(crate) fn prepare(command: Command, output: Output) -> anyhow::Result<()> {
     match command {
         Command::HashPassword => {

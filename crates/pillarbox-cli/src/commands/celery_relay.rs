@@ -1,5 +1,5 @@
-//! `pillarbox celery-relay`: the relay on the tables of django-celery-outbox, in place of `manage.py celery_outbox_relay`
-//! and with its flags. They override the configuration, which is not needed.
+//! `pillarbox celery-relay`: the relay on the tables of django-celery-outbox, in place of `manage.py celery_outbox_relay`,
+//! with the same flags. They override the configuration, which is optional.
 
 use std::time::Duration;
 
@@ -19,44 +19,44 @@ tables, also beside django-celery-outbox's own.";
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Tasks claimed at once; without it 500
+    /// Tasks claimed at once; by default 500
     #[arg(long, value_name = "N")]
     batch_size: Option<u32>,
-    /// How long to rest at most when nothing is due, 0 for as short as it can be; without it 0.05
+    /// The longest pause when nothing is due, 0 for the shortest possible; by default 0.05
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     idle_time: Option<Duration>,
-    /// The wait after a task's first failure, doubled by each further one; without it 120
+    /// The wait after a task's first failure, doubled by each further one; by default 120
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     backoff_time: Option<Duration>,
-    /// How often a task is tried before it becomes a dead letter; without it 5
+    /// How often a task is tried before it becomes a dead letter; by default 5
     #[arg(long, value_name = "N")]
     max_retries: Option<u32>,
-    /// Batches that are sent to the broker at once; without it 4
+    /// Batches that are sent to the broker at once; by default 4
     #[arg(long, value_name = "N")]
     publish_concurrency: Option<u32>,
-    /// How often what waits is counted for the metrics; without it 5
+    /// How often waiting tasks are counted for the metrics; by default 5
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     queue_snapshot_refresh_seconds: Option<Duration>,
-    /// After how long a task that some relay has claimed counts as forgotten; the same for all relays; without it 300
+    /// The time after which a claimed task counts as abandoned by its relay; the same for all relays; by default 300
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     stale_timeout_seconds: Option<Duration>,
-    /// How long sending to the broker may take; without it 10
+    /// The timeout for sending to the broker; by default 10
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     send_timeout: Option<Duration>,
-    /// How long what is being sent may take after SIGTERM; without it 30
+    /// The time for tasks in flight to finish after SIGTERM; by default 30
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     shutdown_timeout: Option<Duration>,
-    /// How long a task is put off by a broker that is down, which uses no retry; without it 30
+    /// How long a task is delayed while the broker is down, which uses no retry; by default 30
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     broker_outage_cooldown: Option<Duration>,
-    /// The longest wait after a failure; without it 3600
+    /// The longest wait after a failure; by default 3600
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     max_backoff: Option<Duration>,
     #[command(flatten)]
     pub(crate) relay: relay::Arguments,
 }
 
-/// What is a rest of no time there is the shortest that this relay has.
+/// The shortest pause of this relay. It replaces a pause of 0, which django-celery-outbox allows.
 const SHORTEST_REST: Duration = Duration::from_millis(5);
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -65,7 +65,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl Arguments {
-    /// The flags take the place of the variables that override the configuration.
+    /// Sets the flags in place of the variables that override the configuration.
     pub(crate) fn override_configuration(&self, environment: &mut Environment) {
         environment.flag("PILLARBOX_SOURCE_KIND", "celery-relay", DJANGO_CELERY_OUTBOX.to_owned());
         let numbers = [

@@ -1,5 +1,5 @@
-//! `pillarbox check-config`: checks the configuration as far as that is possible without sending anything, and shows
-//! what is in force.
+//! `pillarbox check-config`: checks the configuration as far as possible without sending anything, and shows the effective
+//! settings.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ pub(crate) fn run(session: &Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is allowed and probably not meant.
+/// Returns a remark for each setting that is allowed and probably a mistake.
 pub(super) fn remarks(settings: &Settings) -> Vec<String> {
     let mut remarks = Vec::new();
     if settings.routes.is_empty() {
@@ -99,7 +99,7 @@ pub(super) fn remarks(settings: &Settings) -> Vec<String> {
     remarks
 }
 
-/// Returns a warning for each setting by which events are marked delivered without being sent.
+/// Returns a warning for each setting that marks events as delivered without sending them.
 pub(super) fn discarded(settings: &Settings) -> Vec<String> {
     let is_used = |name: &String| settings.routes.iter().any(|route| route.to.contains(name));
     let discarding = settings.destinations.iter().filter(|one| one.is_dry_run() && is_used(&one.name));
@@ -123,7 +123,7 @@ pub(super) fn discarded(settings: &Settings) -> Vec<String> {
     warnings
 }
 
-/// Settings for which the tables of django-celery-outbox have no place.
+/// Returns a remark for each setting that has no effect on the tables of django-celery-outbox.
 fn without_effect(settings: &Settings) -> impl Iterator<Item = &'static str> {
     let relay = &settings.relay;
     let keeps = (relay.on_delivered == OnDelivered::Keep)

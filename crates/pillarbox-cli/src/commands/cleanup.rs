@@ -9,13 +9,13 @@ use serde_json::json;
 use super::Session;
 use crate::output::count;
 
-/// What the flags do not say, the configuration does.
+/// The configuration applies to flags that are not given.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Delete what was delivered longer ago: 168h
+    /// Delete events that were delivered longer ago than this: 168h
     #[arg(long, value_name = "DURATION", value_parser = crate::config::duration)]
     delivered_after: Option<Duration>,
-    /// Delete what failed longer ago: 720h
+    /// Delete events that failed longer ago than this: 720h
     #[arg(long, value_name = "DURATION", value_parser = crate::config::duration)]
     failed_after: Option<Duration>,
     /// Events per statement
@@ -41,7 +41,7 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Res
         }
         session.output.note(&format!("{deleted} deleted so far"));
     };
-    // Nobody has counted what a relay is deleting at this moment.
+    // While a relay is cleaning up, the remaining events cannot be counted.
     let remaining = (!last.elsewhere && !last.more).then_some(0);
     let answer = json!({ "deleted": deleted, "remaining": remaining, "elsewhere": last.elsewhere });
     session.output.answer(&answer, || {

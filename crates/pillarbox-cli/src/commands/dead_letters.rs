@@ -1,4 +1,4 @@
-//! `pillarbox dead-letters`: failed events by what they have in common, and many of them tried again at once.
+//! `pillarbox dead-letters`: groups failed events by destination and error, and retries many of them at once.
 
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
@@ -16,7 +16,7 @@ use crate::table::{Align, Table, shortened};
 
 mod retry;
 
-/// How far back groups are looked for.
+/// The default window of the search for groups.
 const WINDOW: &str = "30days";
 const ERROR_WIDTH: usize = 100;
 
@@ -31,20 +31,20 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make many of them due now, with all their attempts before them
+    /// Make many of them due now, with their attempts reset
     Retry(retry::Arguments),
 }
 
-/// Which dead letters; each flag narrows it.
+/// A filter of dead letters; each flag narrows it.
 #[derive(Debug, Args)]
 struct Which {
-    /// Event type; * stands for anything: 'order.*'
+    /// Event type; * matches any characters: 'order.*'
     #[arg(long = "type", value_name = "PATTERN")]
     event_type: Option<String>,
-    /// Those of this destination
+    /// Routed to this destination, or failed on it
     #[arg(long, value_name = "NAME")]
     destination: Option<String>,
-    /// Those that failed in this time
+    /// Failed within this time
     #[arg(long, value_name = "DURATION", default_value = WINDOW, value_parser = duration)]
     within: std::time::Duration,
 }
@@ -58,7 +58,7 @@ impl Which {
         }
     }
 
-    /// Where the window begins, as of now.
+    /// Returns the beginning of the window, counted from now.
     fn since(&self) -> DateTime<Utc> {
         ago(self.within)
     }
@@ -121,7 +121,7 @@ fn render(groups: &[Group]) -> String {
     table.render()
 }
 
-/// What a group is called at the terminal: the same wherever and whenever it is looked at.
+/// Returns the name of a group at the terminal. It is the same on every host and at every time.
 fn name(group: &Group) -> String {
     let text = format!("{}\0{}", group.destination.as_deref().unwrap_or_default(), group.error);
     // FNV-1a.
@@ -131,7 +131,7 @@ fn name(group: &Group) -> String {
     format!("{:08x}", hash >> 32)
 }
 
-/// The group of this name.
+/// Returns the group of this name.
 fn named<'a>(groups: &'a [Group], wanted: &str) -> Result<&'a Group, Misuse> {
     let mut found = groups.iter().filter(|group| name(group) == wanted);
     match (found.next(), found.next()) {

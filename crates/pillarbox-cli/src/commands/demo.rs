@@ -1,4 +1,4 @@
-//! `pillarbox demo`: see it work. It needs nothing, and leaves nothing behind.
+//! `pillarbox demo`: shows how Pillarbox works. It needs no setup and leaves nothing behind.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ pub(crate) struct Arguments {
     /// How many orders customers place
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     orders: u32,
-    /// Decides which orders are rolled back and which requests fail; without it, chance does
+    /// The seed that decides which orders are rolled back and which requests fail; random by default
     #[arg(long)]
     seed: Option<u64>,
 }

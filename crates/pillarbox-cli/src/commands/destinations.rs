@@ -1,4 +1,4 @@
-//! `pillarbox destinations`: what is configured and what is paused; pause and resume.
+//! `pillarbox destinations`: lists, pauses and resumes destinations.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ use crate::table::{Align, Table};
 pub(crate) enum Command {
     /// The destinations of the configuration, and what is paused
     List,
-    /// Send nothing to a destination until it is resumed: its events wait, on all relays, within a second
+    /// Send nothing to a destination until it is resumed; its events wait. All relays follow within a second
     Pause {
-        /// Its name
+        /// The destination's name
         name: String,
     },
     /// End a pause
     Resume {
-        /// Its name
+        /// The destination's name
         name: String,
     },
 }
@@ -47,7 +47,7 @@ pub(crate) async fn run(command: &Command, session: &Session) -> anyhow::Result<
                 format!("{name} {text}")
             })?)
         }
-        // Also one that is gone from the configuration.
+        // The destination may be gone from the configuration.
         Command::Resume { name } => {
             let was_paused = inspect.resume(name, &who()).await?;
             let text = if was_paused { "goes on" } else { "was not paused" };
@@ -90,7 +90,7 @@ fn kind(destination: &DestinationStatus) -> &str {
     destination.configured.as_ref().map_or("", |configured| &configured.kind)
 }
 
-/// Its health in the admin's words, and why.
+/// Returns its health, as the admin names it, and the reason.
 fn state(destination: &DestinationStatus) -> String {
     match (&destination.paused, destination.health) {
         (Some(paused), _) => format!("paused by {} at {}", paused.paused_by, moment(paused.paused_at)),
@@ -107,7 +107,7 @@ fn names(session: &Session) -> impl Iterator<Item = &str> {
     session.settings.destinations.iter().map(|destination| destination.name.as_str())
 }
 
-/// Whoever sits at the terminal.
+/// Returns the user at the terminal.
 pub(crate) fn who() -> String {
     let host = whoami::hostname().unwrap_or_else(|_| "?".to_owned());
     format!("{}@{host}", whoami::username().unwrap_or_else(|_| "?".to_owned()))

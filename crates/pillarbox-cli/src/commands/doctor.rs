@@ -1,4 +1,4 @@
-//! `pillarbox doctor`: what may be wrong with the database and the configuration, each with what to do about it.
+//! `pillarbox doctor`: finds problems of the database and the configuration, each with what to do about it.
 
 use std::process::ExitCode;
 
@@ -22,7 +22,7 @@ pub(crate) async fn run(session: &Session) -> anyhow::Result<ExitCode> {
     Ok(if worst == Level::Bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// A send that may take longer than a lease is renewed all the time, and comes twice when that fails once.
+/// Warns of a timeout that is longer than half a lease. Its sends need lease renewals, and are repeated if a renewal fails.
 fn leases(settings: &Settings) -> Option<Finding> {
     let lease = settings.relay.lease;
     let long = settings.destinations.iter().filter(|destination| destination.timeout * 2 > lease);
@@ -33,7 +33,7 @@ fn leases(settings: &Settings) -> Option<Finding> {
     })
 }
 
-/// Each is asked at once, so that one that is silent costs no more than its own timeout.
+/// Checks all destinations at once, so that a silent one takes no longer than its own timeout.
 async fn destinations(session: &Session) -> Vec<Finding> {
     let asked = session.settings.destinations.iter().map(async |destination| {
         let name = &destination.name;

@@ -1,4 +1,4 @@
-//! `pillarbox emit`: one event, in a transaction of its own. Applications emit in theirs.
+//! `pillarbox emit`: emits one event in a transaction of its own. Applications emit in theirs.
 
 use std::io::Read;
 
@@ -13,31 +13,31 @@ use crate::store::Opened;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// What it is about: Order
+    /// The type of the aggregate: Order
     aggregate_type: String,
-    /// Which one: 42
+    /// The id of the aggregate: 42
     aggregate_id: String,
-    /// What happened: order.placed
+    /// The type of the event: order.placed
     event_type: String,
     /// JSON for the receivers; `-` reads it from standard input
     #[arg(default_value = "{}")]
     payload: String,
-    /// The idempotency key, unique with the event type; without it AGGREGATE_TYPE:AGGREGATE_ID
+    /// The idempotency key, unique per event type; by default AGGREGATE_TYPE:AGGREGATE_ID
     #[arg(long, conflicts_with = "repeatable")]
     key: Option<String>,
-    /// It may happen to the same aggregate again: the key is the event's own id
+    /// The event may happen again to the same aggregate: the key is the event's own id
     #[arg(long)]
     repeatable: bool,
-    /// If there is such an event already, answer it instead of failing
+    /// If an event with this key exists, print it instead of failing
     #[arg(long, conflicts_with = "repeatable")]
     once: bool,
     /// A header that travels with the event; may be given several times
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = name_and_value)]
     headers: Vec<(String, String)>,
-    /// After how many failed attempts it is given up; 0 means never
+    /// The number of failed attempts after which the event becomes a dead letter; 0 means no limit
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
-    /// Not to be delivered before: 2026-03-01T08:00:00Z
+    /// The earliest time of delivery: 2026-03-01T08:00:00Z
     #[arg(long, value_name = "RFC3339")]
     deliver_at: Option<DateTime<Utc>>,
 }
@@ -86,7 +86,7 @@ impl Arguments {
     }
 }
 
-/// Kept as it is written, so that long numbers keep their digits.
+/// Reads the payload. It is kept as text, so that long numbers keep their digits.
 fn read_payload(given: String) -> anyhow::Result<Box<RawValue>> {
     let text = if given == "-" {
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! `pillarbox events`: look at events, and try them again.
+//! `pillarbox events`: lists and shows events, and retries, replays and fails them.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
@@ -19,16 +19,16 @@ mod show;
 pub(crate) enum Command {
     /// List events, the newest first
     List(list::Arguments),
-    /// Everything there is to know of one event
+    /// Show all details of one event
     Show {
         /// The event's id
         id: Uuid,
     },
-    /// Make events due now, with all their attempts before them
+    /// Make events due now, with their attempts reset
     Retry(retry::Arguments),
-    /// Send delivered or failed events once more, as new events of their own
+    /// Emit delivered or failed events again, as new events
     Replay(act::Replay),
-    /// Give events up: they are not tried again, and wait for people
+    /// Mark events failed: they become dead letters, and are not sent until a person retries them
     Fail(act::Fail),
 }
 
@@ -46,10 +46,10 @@ pub(crate) async fn run(command: Command, session: &Session) -> anyhow::Result<E
     }
 }
 
-/// Which events; each flag narrows it.
+/// A filter of events; each flag narrows it.
 #[derive(Debug, Args)]
 struct Which {
-    /// Event type; * stands for anything: 'order.*'
+    /// Event type; * matches any characters: 'order.*'
     #[arg(long = "type", value_name = "PATTERN")]
     event_type: Option<String>,
     /// Exactly this aggregate type
@@ -58,10 +58,10 @@ struct Which {
     /// Exactly this aggregate id
     #[arg(long, value_name = "ID")]
     aggregate_id: Option<String>,
-    /// Part of its id, type, aggregate, key or error, whatever the case
+    /// Part of the id, type, aggregate, key or error; case does not matter
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
-    /// Emitted at or after: 2026-03-01T08:00:00Z, or so long ago: 2h
+    /// Emitted at or after this time: 2026-03-01T08:00:00Z, or this long ago: 2h
     #[arg(long, value_name = "MOMENT", value_parser = moment_or_age)]
     since: Option<DateTime<Utc>>,
 }
@@ -72,7 +72,7 @@ impl Which {
         [event_type, aggregate_type, aggregate_id, search].into_iter().all(Option::is_none) && since.is_none()
     }
 
-    /// In words, for the audit.
+    /// Returns the filter as text, for the audit.
     fn in_words(&self) -> String {
         let Self { event_type, aggregate_type, aggregate_id, search, since } = self;
         let since = since.map(moment);
@@ -110,7 +110,7 @@ fn moment_or_age(text: &str) -> Result<DateTime<Utc>, String> {
     moment.ok_or_else(|| "write a moment like 2026-03-01T08:00:00Z or an age like 2h".to_owned())
 }
 
-/// Many events at once are changed only when a person, or a script with `--yes`, has seen how many.
+/// Asks for confirmation. Many events are changed only after a person has seen their number, or with `--yes`.
 pub(super) fn confirmed(events: &str, become_what: &str) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
         return Err(Misuse(format!("{events} would be {become_what}; add --yes")).into());
@@ -123,7 +123,7 @@ pub(super) fn confirmed(events: &str, become_what: &str) -> anyhow::Result<bool>
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
-/// To the second, in UTC.
+/// Formats a time to the second, in UTC.
 pub(super) fn moment(moment: DateTime<Utc>) -> String {
     moment.to_rfc3339_opts(SecondsFormat::Secs, true)
 }

@@ -1,4 +1,4 @@
-//! `pillarbox health`: asks the relay of this configuration how it is, for containers and scripts.
+//! `pillarbox health`: asks the relay of this configuration for its health, for containers and scripts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
@@ -12,15 +12,16 @@ use tokio::net::TcpStream;
 
 use super::{Misuse, Session};
 
-/// Whoever takes longer is not well.
+/// The timeout. A slower relay is unhealthy.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// A longer text does not come from a relay.
+/// The longest response of a relay.
 const LONGEST_ANSWER: u64 = 64 << 10;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Whether it can work: its database answers, the tables are right, and its loop turns. Without it: whether it lives
+    /// Check whether the relay can work: its database responds, the tables are right, and its loop runs. By default:
+    /// whether it is alive
     #[arg(long)]
     ready: bool,
 }
@@ -48,7 +49,7 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Res
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Who listens everywhere is asked here.
+/// Returns the loopback address for a relay that listens on all addresses.
 fn near(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -58,7 +59,7 @@ fn near(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
-/// One request of one line: a client library would be a hundred times that.
+/// Sends one GET request. A client library would be far more code.
 async fn ask(address: SocketAddr, path: &str) -> anyhow::Result<Value> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");

@@ -1,4 +1,4 @@
-//! `pillarbox man`: the manual page, made from what `--help` says.
+//! `pillarbox man`: the manual page, made from the text of `--help`.
 
 use std::path::PathBuf;
 

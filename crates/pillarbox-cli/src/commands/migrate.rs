@@ -1,4 +1,4 @@
-//! `pillarbox migrate`: creates or upgrades the outbox's tables, and gives database roles their rights.
+//! `pillarbox migrate`: creates or upgrades the outbox's tables, and grants database roles their rights.
 
 use std::fmt::Write;
 
@@ -9,8 +9,8 @@ use serde_json::json;
 use super::Session;
 use crate::store::Opened;
 
-/// `--emit-role` and `--relay-role` print the statements that give those roles their rights, for people who review them
-/// or pipe them on; with `--apply` they are run.
+/// `--emit-role` and `--relay-role` print the statements that grant these roles their rights, to be reviewed or piped on;
+/// with `--apply` they are also run.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// A database role that only emits: print the grants it needs
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     _roles: Roles,
 }
 
-/// So that `--apply` can require one of them.
+/// A group, so that `--apply` can require one of its flags.
 #[derive(Debug, Args)]
 #[group(id = "roles", multiple = true, args = ["emit_role", "relay_role"])]
 struct Roles {}
@@ -54,7 +54,7 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Res
     if grants.is_empty() || session.output.is_json() {
         session.output.answer(&answer, || migrated)?;
     } else {
-        // Standard output is the statements and nothing else, so that they can be piped into a client.
+        // Standard output has only the statements, so that they can be piped into a client.
         session.output.note(migrated.trim_end());
         session.output.answer(&answer, || statements)?;
         session.output.note(if arguments.apply { "granted" } else { "not granted; run them, or add --apply" });

@@ -1,4 +1,4 @@
-//! `pillarbox relay`: delivers events until it is told to stop.
+//! `pillarbox relay`: delivers events until SIGTERM or SIGINT.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,24 +26,25 @@ use crate::store::{Opened, Source};
 use crate::web::health::Health;
 use crate::web::{self, Serving};
 
-/// Also those of `celery-relay`, which has more.
+/// The flags of `relay`, which `celery-relay` has too.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Arguments {
-    /// Write a line of JSON to standard output for each event that was sent, failed or was given up
+    /// Write a line of JSON to standard output for each event that is sent, fails or becomes a dead letter
     ///
     /// {"outcome": "sent" | "failed" | "dead_lettered", "id", "event_type", "aggregate_type", "aggregate_id",
-    /// "destination", "attempts", "error"}. "failed" is only what will be tried again, and outages are not told of. For
-    /// programs that run the relay as their child: a reader that is slow or gone does not hold the relay up; what it misses
-    /// is told as {"outcome": "dropped", "count"}. After a stop the rest is written before the program ends.
+    /// "destination", "attempts", "error"}. "failed" means that the event will be tried again. Outages are not reported.
+    /// For programs that run the relay as a child process: a reader that is slow or gone does not block the relay; lines
+    /// that it misses are counted as {"outcome": "dropped", "count"}. After a stop, the remaining lines are written before
+    /// the program exits.
     #[arg(long, conflicts_with = "json")]
     report: bool,
-    /// Touch this file whenever the claim loop has turned, about once a second
+    /// Touch this file whenever the claim loop completes a claim, about once a second
     #[arg(long, value_name = "FILE")]
     liveness_file: Option<PathBuf>,
 }
 
-/// A loop that turns less often than this has not stopped: destinations may take their time.
+/// The shortest time after which the loop counts as hung: a destination may be slow.
 const LEAST_PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
@@ -72,7 +73,7 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Res
     Ok(())
 }
 
-/// The relay that the configuration describes.
+/// Returns the relay that the configuration describes.
 pub(super) fn build(session: &Session, source: &Source) -> anyhow::Result<RelayBuilder> {
     let settings = &session.settings;
     settings.check_source()?;
@@ -86,7 +87,7 @@ pub(super) fn build(session: &Session, source: &Source) -> anyhow::Result<RelayB
     Ok(builder)
 }
 
-/// What runs beside the relay and ends after it.
+/// The tasks that run beside the relay and end after it.
 #[derive(Default)]
 struct Company {
     otlp: Option<Otlp>,
@@ -99,7 +100,7 @@ struct Company {
 }
 
 impl Company {
-    /// Those who were asked for hear what the relay does.
+    /// Adds the configured observers to the relay.
     fn join(
         mut builder: RelayBuilder,
         arguments: &Arguments,
@@ -143,7 +144,7 @@ impl Company {
         Ok((builder, company))
     }
 
-    /// What can be seen of the relay is served, if that was asked for.
+    /// Serves the metrics and the admin, if they are configured.
     async fn attend(&mut self, relay: &Relay, session: &Session, source: &Source) -> anyhow::Result<()> {
         if let (Some(listen), Some((health, prometheus))) = (session.settings.metrics.listen, self.shown.take()) {
             prometheus.watch(relay.monitor());
@@ -158,7 +159,7 @@ impl Company {
         Ok(())
     }
 
-    /// The relay has stopped.
+    /// Finishes after the relay has stopped.
     async fn finish(self) {
         if let Some(otlp) = self.otlp {
             otlp.finish().await;
@@ -172,7 +173,8 @@ impl Company {
     }
 }
 
-/// Ready at the first SIGTERM or SIGINT, which the log calls `event`. A second one ends the program at once.
+/// Returns a future that completes at the first SIGTERM or SIGINT, which is logged as `event`. A second signal exits at
+/// once.
 pub(crate) fn stop_signal(event: Option<String>) -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be listened for")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be listened for")?;

@@ -20,7 +20,7 @@ pub(crate) async fn run(session: &Session) -> anyhow::Result<()> {
     Ok(session.output.answer(&counts, || format!("the outbox in {database}\n\n{}", render(&counts)))?)
 }
 
-/// What can be had cheaply from the tables of django-celery-outbox; its own command tells the rest.
+/// Prints the counts that are cheap on the tables of django-celery-outbox. Its own command prints the rest.
 fn adopted(session: &Session, depth: QueueDepth) -> anyhow::Result<()> {
     let QueueDepth { due, oldest, dead_letters, .. } = depth;
     let answer = json!({
@@ -84,7 +84,7 @@ fn relays(counts: &Counts) -> String {
     table.render()
 }
 
-/// Nobody wants nanoseconds.
+/// Rounds a duration, so that no nanoseconds are shown.
 fn rounded(duration: Duration) -> humantime::FormattedDuration {
     humantime::format_duration(Duration::from_secs(duration.as_secs()))
 }

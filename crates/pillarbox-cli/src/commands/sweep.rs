@@ -1,4 +1,4 @@
-//! `pillarbox sweep`: one pass of the relay, for schedulers and for people who want to see it happen.
+//! `pillarbox sweep`: one pass of the relay, for schedulers and for trying it out.
 
 use clap::Args;
 
@@ -10,7 +10,7 @@ use crate::output::count;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Pass after pass, until nothing is due
+    /// Repeat until nothing is due
     #[arg(long)]
     all: bool,
 }

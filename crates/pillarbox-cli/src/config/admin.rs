@@ -1,5 +1,5 @@
-//! `[admin]`: where the admin pages and the API are served, who may come in, and what is masked. The hashes of passwords
-//! and tokens are looked up only by the commands that serve.
+//! `[admin]`: the address of the admin pages and the API, their users, and masked values. The hashes of passwords and
+//! tokens are looked up only by the commands that serve.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use toml::Value;
 
 use super::environment::Environment;
 
-/// Where the admin is served when nobody says otherwise.
+/// The default address of the admin.
 pub(crate) const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8800);
 const OFF: &str = "off";
 pub(super) const ROLES: [(&str, Role); 2] = [("viewer", Role::Viewer), ("operator", Role::Operator)];
@@ -20,25 +20,25 @@ const NAME_LIMIT: usize = 100;
 pub(crate) struct AdminSettings {
     pub(crate) listen: Listen,
     pub(crate) tls: Option<TlsFiles>,
-    /// Names under which it may be asked for, beside those of the machine itself and the address that it listens on.
+    /// Names that requests may have in their Host header, besides the machine's own and the address that it listens on.
     pub(crate) hosts: Vec<String>,
-    /// A proxy in front of it does TLS.
+    /// Whether a proxy in front of it does TLS.
     pub(crate) behind_tls_proxy: bool,
-    /// Proxies that say who asks, by X-Forwarded-For. Nobody else is believed.
+    /// Proxies whose X-Forwarded-For header is trusted.
     pub(crate) trusted_proxies: Networks,
-    /// JSON paths into payloads whose values nobody sees.
+    /// JSON paths of values in payloads that are never shown.
     pub(crate) mask: Mask,
     pub(crate) users: Vec<UserSettings>,
 }
 
-/// Where to listen.
+/// The address to listen on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listen {
-    /// At the usual place, if nobody else does.
+    /// The default address, if it is free.
     Usual,
-    /// Just there.
+    /// Exactly this address.
     At(SocketAddr),
-    /// Only when `pillarbox admin` asks for it.
+    /// None, unless `pillarbox admin` runs.
     Off,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct UserSettings {
 }
 
 impl UserSettings {
-    /// Looks the hashes up. Errors never show them: somebody may have written the password itself.
+    /// Looks up the hashes. Errors never show them: a value may be the password itself by mistake.
     pub(crate) fn known(&self, environment: &Environment) -> Result<User, ConfigError> {
         let at = |key: &str, what: &str| ConfigError::new(format!("admin.users.{}.{key} {what}", self.name));
         let resolve = |key: &str, secret: &Option<SecretRef>| {
@@ -182,7 +182,7 @@ fn host_names(hosts: &[String]) -> Result<(), String> {
     }
 }
 
-/// `mask`, as it is written.
+/// The value of `mask`.
 struct Paths(Mask);
 
 impl FromConfig for Paths {
@@ -192,7 +192,7 @@ impl FromConfig for Paths {
     }
 }
 
-/// `trusted_proxies`, as it is written.
+/// The value of `trusted_proxies`.
 struct Proxies(Networks);
 
 impl FromConfig for Proxies {

@@ -1,4 +1,4 @@
-//! `[database]`: which database the outbox is in.
+//! `[database]`: the database that has the outbox.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,14 +10,14 @@ use pillarbox_sinks::{Secret, redact};
 
 use super::environment::Environment;
 
-/// What is used when nothing is configured.
+/// The database if none is configured.
 const DEFAULT_URL: &str = "sqlite://pillarbox.db";
 const DEFAULT_SCHEMA: &str = "public";
-/// A relay claims while it settles and says that it lives.
+/// The fewest connections. A relay claims, settles and writes its heartbeat at the same time.
 const LEAST_CONNECTIONS: u32 = 3;
 const CHOICES: &str = "write sqlite://FILE or postgres://USER:PASSWORD@HOST/DATABASE";
 
-/// Where the outbox is. Its `Debug` does not show the URL's password.
+/// The database of the outbox. Its `Debug` does not show the URL's password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Database {
     Sqlite { path: PathBuf },
@@ -55,7 +55,7 @@ impl Database {
         }
     }
 
-    /// The URL, for people: without a password.
+    /// Returns the URL for people, without a password.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Sqlite { path } => format!("sqlite://{}", path.display()),
@@ -63,7 +63,7 @@ impl Database {
         }
     }
 
-    /// How it is connected to; SQLite ignores it, and shows the defaults.
+    /// Returns the connection settings. SQLite has none and returns the defaults.
     pub(crate) fn settings(&self) -> PostgresSettings {
         match self {
             Self::Sqlite { .. } => PostgresSettings::default(),
@@ -71,7 +71,7 @@ impl Database {
         }
     }
 
-    /// The schema; SQLite has none, and shows the default.
+    /// Returns the schema. SQLite has none and returns the default.
     pub(crate) fn schema(&self) -> &str {
         match self {
             Self::Sqlite { .. } => DEFAULT_SCHEMA,
@@ -109,7 +109,8 @@ fn lower_settings(section: &mut Section<'_>) -> PostgresSettings {
     }
 }
 
-/// `sqlite://path` and `sqlite:path`. The one parameter that other programs' URLs have is what is done anyway.
+/// Reads `sqlite://path` and `sqlite:path`. The parameter `mode=rwc`, which other programs use, is accepted and has no
+/// effect.
 fn sqlite_path(rest: &str) -> Result<PathBuf, String> {
     let path = rest.strip_prefix("//").unwrap_or(rest);
     let (path, parameters) = path.split_once('?').unwrap_or((path, ""));
@@ -124,7 +125,7 @@ fn sqlite_path(rest: &str) -> Result<PathBuf, String> {
     Ok(PathBuf::from(path))
 }
 
-/// The store checks it again; here the error can name the key.
+/// Checks the schema's name. The store checks it again, but here the error can name the key.
 fn check_schema(name: &str) -> Result<(), String> {
     let starts_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     let goes_well = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

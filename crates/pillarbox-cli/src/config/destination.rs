@@ -1,4 +1,4 @@
-//! `[destinations.NAME]`: what events are delivered to. The kinds and their keys are those of the registry.
+//! `[destinations.NAME]`: the receivers of events. The registry has the kinds and their keys.
 
 use pillarbox::Destination;
 use pillarbox_admin::{Discreet, Mask};
@@ -7,12 +7,12 @@ use pillarbox_sinks::{DestinationSettings, Registry};
 
 use super::environment::Environment;
 
-/// Returns the kinds of destinations that the program has.
+/// Returns the program's kinds of destinations.
 pub(crate) fn registry() -> Registry {
     Registry::standard()
 }
 
-/// Looks up the secrets and builds what the relay sends to. Its errors do not quote what is masked.
+/// Looks up the secrets and builds a destination of the relay. Its errors do not quote masked values.
 pub(crate) fn build(
     destination: &DestinationSettings,
     environment: &Environment,

@@ -1,4 +1,4 @@
-//! The environment, read once. It holds secrets, so it has no `Debug`.
+//! The environment, read once. It contains secrets, so it has no `Debug`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,23 +6,23 @@ use std::path::Path;
 
 use pillarbox_sinks::config::Resolver;
 
-/// The variables of the process, or those of a test, and the flags of the command line that stand for some of them.
+/// The variables of the process, or those of a test, and the flags of the command line that replace some of them.
 #[derive(Default)]
 pub(crate) struct Environment {
     variables: BTreeMap<String, String>,
-    /// By the name of the variable: the flag and its value.
+    /// The flag and its value, by the name of the variable.
     flags: BTreeMap<&'static str, (&'static str, String)>,
 }
 
 impl Environment {
-    /// Variables that are not UTF-8 cannot be settings.
+    /// Reads the variables of the process. Variables that are not UTF-8 cannot be settings.
     pub(crate) fn of_process() -> Self {
         let utf8 =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         Self { variables: utf8.collect(), ..Self::default() }
     }
 
-    /// A flag that wins over this variable.
+    /// Adds a flag that wins over this variable.
     pub(crate) fn flag(&mut self, variable: &'static str, flag: &'static str, value: String) {
         self.flags.insert(variable, (flag, value));
     }

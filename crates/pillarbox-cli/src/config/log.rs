@@ -1,4 +1,4 @@
-//! `[log]`: how the log is written. It is looked at before everything else is read, so that the log can tell of that.
+//! `[log]`: the format of the log. It is read before all other settings, so that these can already be logged.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(super) fn lower(mut section: Section<'_>) -> LogFormat {
 }
 
 impl LogFormat {
-    /// What the configuration says of it, as far as it can be read: what is wrong with it is told when all of it is.
+    /// Reads the format if possible. Errors are reported later, with the whole configuration.
     pub(crate) fn glance(file: &Path, environment: &Environment) -> Self {
         let written = || {
             let table: toml::Table = std::fs::read_to_string(file).ok()?.parse().ok()?;

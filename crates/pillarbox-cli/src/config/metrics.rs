@@ -1,4 +1,4 @@
-//! `[metrics]`: where figures are served or sent, and under which names.
+//! `[metrics]`: where metrics are served or sent, and their names.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,13 +12,13 @@ const EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MetricsSettings {
-    /// Where `/metrics`, `/healthz` and `/readyz` are served; `None` serves nothing.
+    /// The address of `/metrics`, `/healthz` and `/readyz`; `None` serves nothing.
     pub(crate) listen: Option<SocketAddr>,
     /// `HOST:PORT` of a DogStatsD server; `None` sends nothing.
     pub(crate) statsd: Option<String>,
     pub(crate) prefix: String,
     pub(crate) tags: BTreeMap<String, String>,
-    /// How often what waits is counted.
+    /// The interval at which waiting events are counted.
     pub(crate) every: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! `[relay]`: how events are claimed, tried again and cleaned up.
+//! `[relay]`: claims, retries and cleanup.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) const UNROUTED: [(&str, Unrouted); 2] = [("park", Unrouted::Park), ("
 pub(super) const ORDER: [(&str, Ordered); 2] = [("none", Ordered::No), ("aggregate", Ordered::ByAggregate)];
 pub(super) const ON_FAILED: [(&str, OnFailed); 2] = [("block", OnFailed::Block), ("skip", OnFailed::Skip)];
 
-/// The choices of `order`; what a failed event means is a key of its own.
+/// The choices of `order`. The effect of a failed event is a separate key.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Ordered {
     No,
@@ -34,7 +34,7 @@ impl Ordered {
     }
 }
 
-/// The relay's settings, and the file that it touches.
+/// Returns the relay's settings, and its liveness file.
 pub(super) fn lower(mut section: Section<'_>, source: SourceKind) -> (RelaySettings, Option<PathBuf>) {
     let default = source.usual_relay();
     let adopted = source == SourceKind::DjangoCeleryOutbox;
@@ -45,7 +45,7 @@ pub(super) fn lower(mut section: Section<'_>, source: SourceKind) -> (RelaySetti
         batch_size: section.take_checked("batch_size", positive).unwrap_or(default.batch_size),
         concurrency: section.take_checked("concurrency", positive).unwrap_or(default.concurrency),
         poll_interval,
-        // Where nothing ever wakes a relay, it polls as often as it was told to.
+        // On adopted tables nothing wakes a relay, so it always polls at the configured interval.
         poll_interval_unwoken: if adopted { poll_interval } else { default.poll_interval_unwoken },
         lease: section.take_checked("lease", some_time).unwrap_or(default.lease),
         shutdown_timeout: section.take("shutdown_timeout").unwrap_or(default.shutdown_timeout),
@@ -82,7 +82,8 @@ fn lower_order(section: &mut Section<'_>, adopted: bool) -> Order {
     }
 }
 
-/// With a cap below its base django-celery-outbox always waits as long as the cap says, and so may we on its tables.
+/// Reads the retry policy. With a cap below its base, django-celery-outbox always waits for the cap, so its tables allow
+/// that.
 fn lower_retry(mut section: Section<'_>, default: RetryPolicy, cap_may_be_less: bool) -> RetryPolicy {
     let share = |jitter: &f64| match jitter {
         0.0..=1.0 => Ok(()),
@@ -125,7 +126,7 @@ fn lower_breaker(mut section: Section<'_>, default: BreakerSettings) -> BreakerS
     settings
 }
 
-/// `every = "0s"` means that relays do not clean up.
+/// Reads the cleanup. `every = "0s"` means that relays do not clean up.
 fn lower_cleanup(mut section: Section<'_>, default: &RelaySettings) -> (Option<Duration>, Retention) {
     let every: Option<Duration> = section.take("every");
     let retention = Retention {

@@ -1,4 +1,4 @@
-//! `[[routes]]`: which events go where. The first that matches decides.
+//! `[[routes]]`: the destinations of events. The first match decides.
 
 use pillarbox::{Pattern, Route};
 use pillarbox_sinks::DestinationSettings;

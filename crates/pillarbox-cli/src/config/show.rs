@@ -1,4 +1,4 @@
-//! What is in force, for people and for programs: every key with its value, secrets as `***`.
+//! The effective settings, for people and programs: every key with its value, secrets as `***`.
 
 use std::fmt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::log::FORMATS as LOG_FORMATS;
 use super::relay::{CLAIM_BY, ON_DELIVERED, ON_FAILED, ORDER, Ordered, UNROUTED};
 use super::source::KINDS as SOURCES;
 
-/// A table as it would stand in the file.
+/// A table as the file would have it.
 pub(crate) struct Shown {
     place: Place,
     keys: Vec<Key>,
@@ -39,13 +39,13 @@ impl fmt::Display for Shown {
     }
 }
 
-/// Whether TOML wants no quotes around it.
+/// Returns whether a TOML key needs no quotes.
 fn is_bare(name: &str) -> bool {
     name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
 impl Settings {
-    /// In the order of the default file.
+    /// Returns all tables in the order of the default file.
     pub(crate) fn shown(&self) -> Vec<Shown> {
         let mut shown = vec![
             self.shown_database(),
@@ -61,7 +61,7 @@ impl Settings {
         shown
     }
 
-    /// The same as one JSON value, in the shape of the file.
+    /// Returns the settings as one JSON value, in the shape of the file.
     pub(crate) fn shown_json(&self) -> serde_json::Value {
         let (mut all, mut destinations, mut routes) = (Map::new(), Map::new(), Vec::new());
         for Shown { place, keys } in self.shown() {

@@ -1,4 +1,4 @@
-//! `[source]`: whose tables the relay delivers from, and what is usual there.
+//! `[source]`: the tables that the relay delivers from, and the defaults for them.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use pillarbox_sinks::config::{Section, some_time};
 
 pub(super) const KINDS: [(&str, SourceKind); 2] =
     [("outbox_event", SourceKind::OutboxEvent), (DJANGO_CELERY_OUTBOX, SourceKind::DjangoCeleryOutbox)];
-/// As it is written.
+/// The kind's name in the configuration.
 pub(crate) const DJANGO_CELERY_OUTBOX: &str = "django-celery-outbox";
 
 const COOLDOWN: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SourceKind {
-    /// Our own tables.
+    /// Pillarbox's own tables.
     OutboxEvent,
-    /// Those of django-celery-outbox, adopted as they are.
+    /// The tables of django-celery-outbox, unchanged.
     DjangoCeleryOutbox,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SourceSettings {
     pub(crate) kind: SourceKind,
-    /// How long a task of django-celery-outbox is put off by a broker that is down.
+    /// How long a task of django-celery-outbox is delayed while the broker is down.
     pub(crate) cooldown: Duration,
 }
 
@@ -37,11 +37,11 @@ pub(super) fn lower(mut section: Section<'_>) -> SourceSettings {
 }
 
 impl SourceKind {
-    /// How a relay works there, unless the configuration says otherwise.
+    /// Returns the default settings of a relay on these tables.
     pub(super) fn usual_relay(self) -> RelaySettings {
         match self {
             Self::OutboxEvent => RelaySettings::default(),
-            // As its own relay, but that it looks more often: nothing wakes it.
+            // As its own relay, but polling more often, because nothing wakes it.
             Self::DjangoCeleryOutbox => RelaySettings {
                 retry: RetryPolicy { base: Duration::from_secs(120), ..RetryPolicy::default() },
                 poll_interval: Duration::from_millis(50),
@@ -53,7 +53,7 @@ impl SourceKind {
         }
     }
 
-    /// What the names of the metrics begin with.
+    /// Returns the default prefix of the metrics' names.
     pub(super) fn usual_prefix(self) -> &'static str {
         match self {
             Self::OutboxEvent => "pillarbox",

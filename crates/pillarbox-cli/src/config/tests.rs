@@ -1,4 +1,4 @@
-//! The configuration as a whole.
+//! Tests of the configuration as a whole.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn refusal(text: &str) -> String {
     parse(text).unwrap_err()
 }
 
-/// The default file with its examples made real.
+/// Returns the default file with its examples uncommented.
 fn default_file_with_examples() -> String {
     let real =
         |line: &str| line.strip_prefix('#').filter(|rest| rest.starts_with(|c: char| c != ' ')).map(str::to_owned);
@@ -83,7 +83,7 @@ fn the_breaker_is_told() {
     assert!(problem.contains("relay.breaker.cap is 10s, which is less than the base of 20s"), "{problem}");
 }
 
-/// The keys of a destination as they are shown, without those that have no default.
+/// Returns the keys of a destination as they are shown, without keys that have no default.
 fn defaults(settings: &Settings, name: &str, without: &[&str]) -> serde_json::Value {
     let mut shown = settings.shown_json()["destinations"][name].clone();
     shown.as_object_mut().unwrap().retain(|key, _| !without.contains(&key.as_str()));
@@ -125,7 +125,7 @@ fn the_default_files_examples_show_the_defaults_of_a_destination() {
 fn the_default_files_examples_have_every_key_of_a_destination_and_a_route() {
     let examples: toml::Table = default_file_with_examples().parse().unwrap();
     let keys = |table: &toml::Value| table.as_table().unwrap().keys().cloned().collect::<Vec<_>>().join(", ");
-    // An unknown key is answered with all there are, when none of them is near.
+    // The error for an unknown key lists all keys if none is similar.
     let all = |text: &str| {
         let problem = refusal(text);
         let mut all: Vec<String> =

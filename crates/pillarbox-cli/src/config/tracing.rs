@@ -1,5 +1,5 @@
-//! `[tracing]`: where the spans of claim, send and settle are exported, and how many of them. The standard variables of
-//! OpenTelemetry win over what is written, as all variables do, and `PILLARBOX_TRACING_…` over those.
+//! `[tracing]`: where the spans of claim, send and settle are exported, and how many. The standard variables of
+//! OpenTelemetry win over the file, and `PILLARBOX_TRACING_…` wins over them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,21 +10,21 @@ use pillarbox_sinks::http::HttpSettings;
 
 use super::environment::Environment;
 
-/// What an exporter of OpenTelemetry adds to the address of a collector.
+/// The path that OpenTelemetry's exporters add to a collector's address.
 const PATH: &str = "/v1/traces";
 pub(super) const SERVICE: &str = "pillarbox";
 
 #[derive(Debug, Clone)]
 pub(crate) struct TracingSettings {
-    /// `None` exports nothing.
+    /// The collector; `None` exports nothing.
     pub(crate) endpoint: Option<Endpoint>,
     pub(crate) headers: BTreeMap<String, SecretRef>,
     pub(crate) ca_file: Option<PathBuf>,
-    /// `None`: OpenTelemetry's own variables name it.
+    /// The service's name; `None` leaves it to OpenTelemetry's own variables.
     pub(crate) service_name: Option<String>,
-    /// What the variables name as the protocol, if it is not ours.
+    /// The protocol of the variables, if it is not supported.
     pub(crate) unspoken: Option<String>,
-    /// The share of traces that begin here which is kept. `None`: OpenTelemetry's own variables say it.
+    /// The share of traces begun here that is kept; `None` leaves it to OpenTelemetry's own variables.
     pub(crate) sample: Option<f64>,
 }
 
@@ -33,13 +33,13 @@ pub(crate) struct TracingSettings {
 pub(crate) struct Endpoint {
     /// `http://127.0.0.1:4318`
     pub(crate) url: SecretRef,
-    /// The path is in it: `http://127.0.0.1:4318/v1/traces`.
+    /// Whether the URL includes the path: `http://127.0.0.1:4318/v1/traces`.
     is_whole: bool,
 }
 
-/// What is needed to export. It holds secrets.
+/// The settings of the export, with secrets.
 pub(crate) struct Export {
-    /// Where to, with its path, how it is reached, and whom it is trusted by.
+    /// The URL with its path, the timeouts and the trusted authorities.
     pub(crate) http: HttpSettings,
     pub(crate) headers: BTreeMap<String, Secret>,
 }
@@ -96,7 +96,7 @@ fn share(sample: &f64) -> Result<(), String> {
 }
 
 impl TracingSettings {
-    /// With the secrets looked up; `None` when nothing is exported.
+    /// Returns the settings with the secrets looked up; `None` if nothing is exported.
     pub(crate) fn export(&self, environment: &Environment) -> Result<Option<Export>, ConfigError> {
         let problem = |what: String| ConfigError::new(format!("tracing.{what}"));
         let Some(endpoint) = &self.endpoint else { return Ok(None) };
@@ -117,7 +117,7 @@ impl TracingSettings {
     }
 }
 
-/// The address of a collector with the path for spans.
+/// Returns the address of a collector with the path for spans.
 fn whole(collector: &str) -> String {
     let collector = collector.trim_end_matches('/');
     if collector.ends_with(PATH) { collector.to_owned() } else { format!("{collector}{PATH}") }

@@ -1,4 +1,4 @@
-//! What the demo shows while it plays: redrawn in place on a terminal, a line now and then elsewhere.
+//! The output of the demo while it runs: redrawn in place on a terminal, a line at intervals elsewhere.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -21,7 +21,7 @@ const BOLD: &str = "1";
 pub(super) struct Board {
     show: Show,
     tally: Arc<Tally>,
-    /// Lines that stand on the terminal and are drawn over.
+    /// The number of lines on the terminal that the next frame overwrites.
     drawn: usize,
 }
 
@@ -30,7 +30,7 @@ impl Board {
         Self { show, tally, drawn: 0 }
     }
 
-    /// Until it is dropped, or nobody looks any more.
+    /// Draws until the future is dropped, or output fails.
     pub(super) async fn keep_showing(&mut self) -> anyhow::Result<()> {
         let mut clock = tokio::time::interval(if self.show == Show::Lines { LINE_EVERY } else { REDRAW });
         loop {
@@ -39,7 +39,7 @@ impl Board {
         }
     }
 
-    /// The last picture, and the terminal as it was.
+    /// Draws the last frame.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         self.draw()
     }
@@ -60,7 +60,7 @@ impl Board {
         let picture = picture(&self.tally.now(), colours);
         let mut text = String::new();
         if self.drawn == 0 {
-            // The cursor would dance, and a line that wraps would spoil the count.
+            // Hides the cursor and turns off line wrapping: a wrapped line would break the count of lines.
             text.push_str("\x1b[?25l\x1b[?7l");
         } else {
             let _ = write!(text, "\x1b[{}A", self.drawn);

@@ -1,6 +1,6 @@
-//! The demo's receiver: an HTTP server on a loopback port that fails now and then, and is down once for a while.
+//! The demo's receiver: an HTTP server on a loopback port that fails at times, and has one outage.
 //!
-//! Whether it fails is decided by the seed, the order and how often it came, so that a seed plays the same trouble again.
+//! The seed, the order and the number of its request decide about each failure, so that a seed repeats the same failures.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,13 +23,13 @@ use uuid::Uuid;
 
 use super::tally::{Answer, Tally};
 
-/// Of 100 requests, so many are answered 500, …
+/// The percentage of requests with the response 500.
 const REFUSED: u32 = 10;
-/// … so many 503, …
+/// The percentage of requests with the response 503.
 const UNAVAILABLE: u32 = 1;
-/// … and so many are taken, but the answer is 500 all the same: the event will come again.
+/// The percentage of requests that are taken, with the response 500 nevertheless: the event will come again.
 const TAKEN_AND_REFUSED: u32 = 2;
-/// How long it works on a request, in milliseconds.
+/// The time for one request, in milliseconds.
 const WORK: std::ops::Range<u64> = 2..12;
 
 pub(super) struct Receiver {
@@ -41,9 +41,9 @@ pub(super) struct Receiver {
 struct Desk {
     seed: u64,
     down: AtomicBool,
-    /// It has answered 503 because it is down.
+    /// Notified when a request gets a 503 during the outage.
     turned_away: Notify,
-    /// How often each order came while this was up.
+    /// The number of requests of each order outside the outage.
     visits: Mutex<HashMap<u32, u64>>,
     tally: Arc<Tally>,
 }
@@ -77,7 +77,7 @@ impl Receiver {
         &self.url
     }
 
-    /// Every request is answered 503 until then, and one at least: an outage that nobody notices shows nothing.
+    /// Responds 503 to every request for this time, and to at least one request, so that the outage is noticed.
     pub(super) fn go_down_for(&self, pause: Duration) {
         let desk = Arc::clone(&self.desk);
         desk.set_down(true);
@@ -101,7 +101,7 @@ impl Desk {
         self.tally.receiver_is_down(down);
     }
 
-    /// Which visit of this order it is.
+    /// Counts a request of this order and returns its number.
     fn visit(&self, order: u32) -> u64 {
         let mut visits = self.visits.lock().unwrap_or_else(PoisonError::into_inner);
         let visit = visits.entry(order).or_default();

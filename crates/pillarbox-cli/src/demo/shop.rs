@@ -1,5 +1,4 @@
-//! The demo's application: it writes an order and the event that tells of it in one transaction, and sometimes thinks
-//! better of it.
+//! The demo's application: it writes an order and its event in one transaction, and rolls some of them back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +15,9 @@ use super::tally::Tally;
 
 /// The share of orders whose payment is declined after the event was emitted.
 const DECLINED: f64 = 0.15;
-/// Between two customers, in milliseconds.
+/// The time between two customers, in milliseconds.
 const PAUSE: std::ops::Range<u64> = 4..38;
-/// When the receiver goes down, as a share of the orders, and for how long.
+/// When the outage of the receiver begins, as a share of the orders, and its duration.
 const OUTAGE_AT: f64 = 0.45;
 const OUTAGE: Duration = Duration::from_millis(1200);
 
@@ -34,7 +33,7 @@ impl Shop {
         Ok(Self { pool, outbox, tally })
     }
 
-    /// Customers come one after another. On the way the receiver has its outage.
+    /// Places the orders one after another, and starts the receiver's outage on the way.
     pub(super) async fn sell(&self, play: Play, receiver: &Receiver) -> anyhow::Result<()> {
         let mut chance = StdRng::seed_from_u64(play.seed);
         let outage_at = (f64::from(play.orders) * OUTAGE_AT) as u32;
@@ -49,7 +48,7 @@ impl Shop {
         Ok(())
     }
 
-    /// One transaction: the order, its event, and then both or neither.
+    /// Writes an order and its event in one transaction, and commits or rolls back both.
     async fn place(&self, number: u32, total: &str, declined: bool) -> anyhow::Result<()> {
         let mut tx = self.pool.begin().await?;
         sqlx::query(include_str!("insert_order.sql")).bind(number).bind(total).execute(&mut *tx).await?;
@@ -65,7 +64,7 @@ impl Shop {
         Ok(())
     }
 
-    /// How many orders there are in the shop's own table.
+    /// Returns the number of orders in the shop's own table.
     pub(super) async fn orders(&self) -> anyhow::Result<u64> {
         let count: i64 = sqlx::query_scalar(include_str!("count_orders.sql")).fetch_one(&self.pool).await?;
         Ok(count.unsigned_abs())

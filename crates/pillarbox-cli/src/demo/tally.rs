@@ -1,5 +1,5 @@
-//! What has happened so far, as the shop, the receiver and the relay tell it: what the board shows and the verdict rests
-//! on.
+//! Facts so far, as the shop, the receiver and the relay report them. The board shows them, and the verdict is based on
+//! them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,22 +13,22 @@ use uuid::Uuid;
 use super::Play;
 use super::verdict::Verdict;
 
-/// How many of the latest happenings are kept.
+/// The number of the latest happenings that are kept.
 pub(super) const LATEST: usize = 6;
 
-/// What the receiver answers.
+/// The receiver's response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     Taken,
     /// 500.
     Refused,
-    /// 500, but the event was taken: the relay cannot know.
+    /// 500, but the event was taken. The relay cannot know that.
     TakenAndRefused,
     /// 503.
     Unavailable,
 }
 
-/// Something worth a line.
+/// Something that the board shows in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Happening {
     Committed,
@@ -46,13 +46,13 @@ pub(super) struct Facts {
     pub(super) seed: u64,
     pub(super) committed: HashSet<Uuid>,
     pub(super) rolled_back: HashSet<Uuid>,
-    /// Asked for by the relay, whatever was answered.
+    /// Events that the relay requested, with any response.
     pub(super) requested: HashSet<Uuid>,
-    /// How often the receiver took each.
+    /// How many times the receiver took each event.
     pub(super) taken: HashMap<Uuid, u32>,
-    /// Confirmed to the relay.
+    /// Events whose delivery was confirmed to the relay.
     pub(super) delivered: HashSet<Uuid>,
-    /// Failed at least once.
+    /// Events that failed at least once.
     pub(super) retried: HashSet<Uuid>,
     pub(super) requests: u64,
     pub(super) refused: u64,
@@ -69,7 +69,7 @@ impl Facts {
         self.latest.push_back((order.into(), what));
     }
 
-    /// Committed and not yet delivered.
+    /// Returns the number of events that are committed and not yet delivered.
     pub(super) fn waiting(&self) -> usize {
         self.committed.difference(&self.delivered).count()
     }
@@ -90,7 +90,7 @@ impl Tally {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As they are now.
+    /// Returns a copy of the current facts.
     pub(super) fn now(&self) -> Facts {
         self.facts().clone()
     }
@@ -127,7 +127,7 @@ impl Tally {
         }
     }
 
-    /// Until nothing that was committed is waiting. To be called after the last commit.
+    /// Waits until every committed event is delivered. Call it after the last commit.
     pub(super) async fn all_delivered(&self) {
         loop {
             let delivery = self.delivery.notified();

@@ -1,4 +1,4 @@
-//! The demo's end: whether every committed event arrived, and no rolled-back one did.
+//! The result of the demo: whether every committed event arrived, and no rolled-back one did.
 
 use std::time::Duration;
 
@@ -13,26 +13,26 @@ pub(crate) struct Verdict {
     pub(crate) seed: u64,
     pub(crate) committed: usize,
     pub(crate) rolled_back: usize,
-    /// Committed events that the receiver took.
+    /// The number of committed events that the receiver took.
     pub(crate) arrived: usize,
-    /// Rolled-back events that the receiver ever heard of.
+    /// The number of rolled-back events that reached the receiver.
     pub(crate) arrived_though_rolled_back: usize,
-    /// Committed events that the receiver never took.
+    /// The number of committed events that the receiver never took.
     pub(crate) missing: usize,
-    /// Events that failed at least once.
+    /// The number of events that failed at least once.
     pub(crate) retried: usize,
-    /// Events that the receiver took more than once, and knew by their id.
+    /// The number of events that the receiver took more than once, and recognised by their id.
     pub(crate) duplicates: usize,
     pub(crate) requests: u64,
     pub(crate) answered_500: u64,
     pub(crate) answered_503: u64,
     pub(crate) seconds: f64,
-    /// What is wrong, if anything is.
+    /// The problems, if there are any.
     pub(crate) problems: Vec<String>,
 }
 
 impl Verdict {
-    /// What the receiver saw, against what the shop's table and the outbox say.
+    /// Compares the receiver's requests with the shop's table and the outbox.
     pub(super) fn of(facts: &Facts, orders: u64, counts: &Counts, took: Duration) -> Self {
         let committed = facts.committed.len();
         let missing = facts.committed.iter().filter(|id| !facts.taken.contains_key(id)).count();

@@ -1,25 +1,25 @@
-//! How many connections there may be: in all, and from one address.
+//! The limits of connections: in total, and from one address.
 
 use std::net::IpAddr;
 
 use rustix::process::{Resource, getrlimit};
 
-/// The share of the files that the process may open: the rest is for the database and for receivers.
+/// The divisor of the process's limit of open files. The rest is for the database and for receivers.
 const SHARE: u64 = 8;
-/// Fewer would keep out a probe beside a person.
+/// The smallest limit, so that a person and a probe can always connect.
 const LEAST: usize = 8;
-/// One address has at most this share of all connections.
+/// The divisor of the limit for one address.
 const SHARE_OF_ADDRESS: usize = 4;
 
 pub(super) struct Limits {
     pub(super) most: usize,
     pub(super) per_address: usize,
-    /// Whether many people come from this address.
+    /// Returns whether many users share this address.
     pub(super) is_shared: Box<dyn Fn(IpAddr) -> bool + Send + Sync>,
 }
 
 impl Limits {
-    /// `most`, or less if the process may open few files.
+    /// Returns limits with `most` in total, or fewer if the process may open few files.
     pub(super) fn of_process(most: usize) -> Self {
         Self::new(most, getrlimit(Resource::Nofile).current)
     }
@@ -30,7 +30,7 @@ impl Limits {
         Self { most, per_address: (most / SHARE_OF_ADDRESS).max(1), is_shared: Box::new(|_| false) }
     }
 
-    /// How many connections this address may have.
+    /// Returns the most connections of this address.
     pub(super) fn of(&self, address: IpAddr) -> usize {
         let address = address.to_canonical();
         if address.is_loopback() || (self.is_shared)(address) { self.most } else { self.per_address }

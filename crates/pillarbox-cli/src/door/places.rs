@@ -1,5 +1,5 @@
-//! The places of a door. When all are taken, a connection that has asked for nothing, or has been idle for the longest,
-//! makes way for the next one: silent connections keep nobody out. Only busy ones do.
+//! The places of a listener, one per connection. When all are taken, a connection without a request, or the one that is
+//! idle for the longest time, is closed for the next one. So silent connections block no client; only busy ones do.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ struct Taken {
     all: BTreeMap<u64, (IpAddr, Arc<Pulse>)>,
 }
 
-/// One of them, until it is dropped.
+/// One place, until it is dropped.
 pub(super) struct Place {
     places: Arc<Places>,
     number: u64,
@@ -38,7 +38,7 @@ impl Places {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection from there; `None` when all that could make way are busy.
+    /// Returns a place for a connection from this address; `None` if all that could be closed are busy.
     pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
         let (network, most) = (network_of(address), self.limits.of(address));
         let mut taken = self.lock();
@@ -54,7 +54,7 @@ impl Places {
         Some(Place { places: Arc::clone(self), number, pulse })
     }
 
-    /// One connection that is not busy ends, so that its file descriptor is free.
+    /// Closes one connection that is not busy, to free its file descriptor.
     pub(super) fn make_way(&self) {
         let _ = self.lock().evict(|_| true);
     }
@@ -65,7 +65,7 @@ impl Taken {
         self.all.values().filter(|(of, _)| *of == network).count()
     }
 
-    /// `None` when all of them are busy.
+    /// Closes one of these connections; `None` if all of them are busy.
     fn evict(&mut self, of: impl Fn(IpAddr) -> bool) -> Option<()> {
         let resting = self.all.iter().filter(|(_, (network, _))| of(*network)).filter_map(|(number, (_, pulse))| {
             let (silent, since) = match pulse.rest()? {

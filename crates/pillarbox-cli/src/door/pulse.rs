@@ -1,5 +1,5 @@
-//! Whether a connection lives: what it has asked for, what is being answered, and when bytes last moved. One that is silent
-//! for too long ends.
+//! The activity of a connection: its requests, its responses, and when bytes last moved. A connection that is silent for
+//! too long is closed.
 
 use std::io;
 use std::pin::Pin;
@@ -13,15 +13,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How long the handshake and the head of the first request may take together, and the head of each further one.
+/// The timeout for the handshake and the head of the first request together, and for the head of each later one.
 pub(super) const HEAD: Duration = Duration::from_secs(10);
-/// How long a connection is kept on which nothing is asked for.
+/// The timeout of a connection without a request.
 pub(super) const IDLE: Duration = Duration::from_secs(60);
-/// How long no byte of a request or its answer may move. The admin gives up its own requests after a minute.
+/// The timeout between two bytes of a request or its response. The admin ends its own requests after a minute.
 pub(super) const STALL: Duration = Duration::from_secs(90);
-/// A connection that is older is closed when it is idle.
+/// The age after which an idle connection is closed.
 const LIFE: Duration = Duration::from_secs(60 * 60);
-/// How often it is looked at, at least.
+/// The longest interval between two checks.
 const LOOK: Duration = Duration::from_secs(5);
 
 pub(super) struct Pulse {
@@ -31,18 +31,18 @@ pub(super) struct Pulse {
 
 struct Beat {
     opened: Instant,
-    /// Since nothing is in flight; `None` before the first request.
+    /// When the last request ended; `None` before the first request.
     idle_since: Option<Instant>,
     in_flight: usize,
     moved: Instant,
 }
 
-/// Why a connection can make way for another.
+/// Why a connection can be closed for another.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Rest {
-    /// Nothing was asked for yet.
+    /// It has sent no request yet.
     Silent,
-    /// Nothing is asked for since then.
+    /// It has been without a request since then.
     Idle(Instant),
 }
 
@@ -56,7 +56,7 @@ impl Pulse {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request has come; it is in flight until the answer is dropped.
+    /// Records the start of a request. It is in flight until the returned value is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> Busy {
         let mut beat = self.lock();
         beat.in_flight += 1;
@@ -65,18 +65,18 @@ impl Pulse {
         Busy(Arc::clone(self))
     }
 
-    /// `None` while it is busy.
+    /// Returns why the connection can be closed; `None` while it is busy.
     pub(super) fn rest(&self) -> Option<Rest> {
         let beat = self.lock();
         (beat.in_flight == 0).then(|| beat.idle_since.map_or(Rest::Silent, Rest::Idle))
     }
 
-    /// It ends now: its place is needed.
+    /// Closes the connection, because its place is needed.
     pub(super) fn evict(&self) {
         self.evicted.notify_one();
     }
 
-    /// Returns when the connection must end, and why.
+    /// Waits until the connection must end, and returns the reason.
     pub(super) async fn end(&self) -> &'static str {
         loop {
             let (until, why) = self.lock().deadline();
@@ -106,7 +106,7 @@ impl Beat {
     }
 }
 
-/// Something is in flight.
+/// A request in flight.
 pub(super) struct Busy(Arc<Pulse>);
 
 impl Drop for Busy {
@@ -117,7 +117,7 @@ impl Drop for Busy {
     }
 }
 
-/// The body of an answer, with its request in flight until all of it was handed over.
+/// The body of a response. Its request is in flight until the whole body is sent.
 pub(super) struct Held {
     body: Body,
     _busy: Busy,
@@ -149,7 +149,7 @@ impl hyper::body::Body for Held {
     }
 }
 
-/// A stream whose bytes are noticed as they move.
+/// A stream that records when bytes move.
 pub(super) struct Watched<S> {
     stream: S,
     pulse: Arc<Pulse>,
@@ -219,15 +219,15 @@ mod tests {
         let now = Instant::now();
         let second = Duration::from_secs(1);
         let ends = |beat: &Beat| beat.deadline().0 - now;
-        // Bytes that trickle make no request.
+        // A trickle of bytes is not a request.
         assert_eq!(ends(&Beat { moved: now + 9 * second, ..beat(now) }), HEAD);
         assert_eq!(
             ends(&Beat { idle_since: Some(now + 5 * second), moved: now + 50 * second, ..beat(now) }),
             5 * second + IDLE
         );
-        // What is in flight ends only when nothing moves.
+        // A request in flight ends only when no bytes move.
         assert_eq!(ends(&Beat { in_flight: 1, moved: now + 100 * second, ..beat(now) }), 100 * second + STALL);
-        // An old one ends when it is idle, or soon.
+        // An old connection ends when it is idle, or soon after.
         assert_eq!(ends(&Beat { idle_since: Some(now + LIFE - second), ..beat(now) }), LIFE);
         assert_eq!(ends(&Beat { idle_since: Some(now + 2 * LIFE), ..beat(now) }), 2 * LIFE);
         assert_eq!(ends(&Beat { in_flight: 1, moved: now + 2 * LIFE, ..beat(now) }), LIFE + STALL);

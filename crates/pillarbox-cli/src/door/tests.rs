@@ -14,7 +14,7 @@ fn places(most: usize, per_address: usize) -> Arc<Places> {
     Arc::new(Places::new(Limits { most, per_address, is_shared: Box::new(|address| address.is_loopback()) }))
 }
 
-/// Whether it was told to end.
+/// Returns whether the connection was told to close.
 async fn is_evicted(place: &Place) -> bool {
     tokio::select! {
         biased;
@@ -31,7 +31,7 @@ async fn silent_connections_keep_nobody_out() {
     let idle = places.take(HERE).unwrap();
     drop(idle.pulse().begin());
     let silent = [places.take(HERE).unwrap(), places.take(HERE).unwrap()];
-    // The silent ones go before the idle one, the oldest first; the busy one stays.
+    // Silent connections go before the idle one, oldest first; the busy one stays.
     let first = places.take(HERE).unwrap();
     assert_eq!((is_evicted(&silent[0]).await, is_evicted(&silent[1]).await), (true, false));
     let _first = first.pulse().begin();
@@ -56,7 +56,7 @@ async fn an_address_has_its_share_and_its_own_make_way() {
     let _in_flight = [own[1].pulse().begin(), third.pulse().begin()];
     assert!(places.take(address(1)).is_none());
     assert!(places.take(address(2)).is_some());
-    // This machine, where proxies are, may have all that is left.
+    // This machine, where proxies run, may take all the remaining places.
     let here: Vec<_> = (0..5).map(|_| places.take(HERE).unwrap()).collect();
     let _busy: Vec<_> = here.iter().map(|place| place.pulse().begin()).collect();
     drop(own);

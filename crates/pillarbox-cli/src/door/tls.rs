@@ -1,5 +1,5 @@
-//! The certificate and the key of a door. They are read again when their files change, so that a renewed certificate needs
-//! no restart; a new one that cannot be used is logged, and the old one stays.
+//! The certificate and the key of a listener. They are read again when their files change, so a renewed certificate needs
+//! no restart. If the new one cannot be used, the error is logged and the old one stays.
 
 use std::fs::Metadata;
 use std::path::Path;
@@ -15,17 +15,17 @@ use tokio_rustls::TlsAcceptor;
 use crate::config::ConfigError;
 use crate::config::admin::TlsFiles;
 
-/// How often the files are looked at.
+/// The interval at which the files are checked.
 const EVERY: Duration = Duration::from_secs(2);
 
 pub(crate) struct Tls {
     files: TlsFiles,
     current: RwLock<TlsAcceptor>,
-    /// Of the files when they were last read.
+    /// The state of the files when they were last read.
     stamp: Stamp,
 }
 
-/// When a file was written, and how long it is: of the certificate and of the key.
+/// The time and the length of the certificate's and the key's files.
 type Stamp = [Option<(SystemTime, u64)>; 2];
 
 impl Tls {
@@ -35,12 +35,12 @@ impl Tls {
         Ok(Self { files: files.clone(), current: RwLock::new(acceptor(files)?), stamp })
     }
 
-    /// The one for the next connection.
+    /// Returns the acceptor for the next connection.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the files again whenever they have changed.
+    /// Reads the files again whenever they change.
     pub(super) async fn keep_up_to_date(self: Arc<Self>) {
         let mut last = self.stamp;
         loop {

@@ -1,4 +1,4 @@
-//! What waits, counted now and then for whoever shows figures. Counting never takes more than its share of the time.
+//! Counts waiting events at intervals, for the metrics. The share of time spent on counting is bounded.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use tokio::task::JoinHandle;
 
 use crate::store::{Depth, Source};
 
-/// Counting may take at most one part in so many of the time: the tables of others may have no index for it.
+/// Counting takes at most one part in this many of the time, because adopted tables may have no index for it.
 const SHARE: u32 = 20;
-/// What takes longer is given up, and tried again as seldom as if it had taken this long.
+/// The timeout of a count. The next one waits as long as if it had taken this time.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The last count, `None` before the first one. Whoever waits for a change hears of each.
+/// The last count; `None` before the first one. Receivers are notified of each count.
 pub(crate) type LastDepth = watch::Receiver<Option<Depth>>;
 
 /// The task that counts. It ends when this is dropped.

@@ -1,5 +1,5 @@
-//! `--liveness-file`: a file whose time of modification says when the claim loop last turned. No timer touches it, so a
-//! relay that hangs, or whose database does not answer, is seen by whoever looks at the file.
+//! `--liveness-file`: a file whose modification time shows when the claim loop last completed a claim. No timer touches it,
+//! so a probe of the file notices a relay that hangs, or whose database does not respond.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context;
 use pillarbox::{Observed, Observer};
 
-/// More often says nothing more.
+/// The shortest interval between two touches.
 const EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Liveness {
@@ -21,14 +21,14 @@ pub(crate) struct Liveness {
 
 struct Touched {
     path: PathBuf,
-    /// A file system that hangs must not collect threads.
+    /// Whether a touch is running. A file system that hangs must not use up threads.
     under_way: AtomicBool,
-    /// So that trouble is told once, and its end as well.
+    /// Whether the last touch failed, so that an error is logged once, and its end too.
     in_trouble: AtomicBool,
 }
 
 impl Liveness {
-    /// Refuses a file that cannot be written. It is not touched before the loop has turned.
+    /// Fails if the file cannot be written. The file is first touched after the first claim of the loop.
     pub(crate) fn new(path: &Path) -> anyhow::Result<Self> {
         try_out(path).with_context(|| {
             format!("the liveness file {} cannot be written; name another, or create its directory", path.display())
@@ -75,12 +75,12 @@ impl Touched {
     }
 }
 
-/// Made anew if somebody has deleted it.
+/// Opens the file. Creates it again if it was deleted.
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// Leaves no trace: an old file keeps its time, and a new one is not there yet.
+/// Tests whether the file can be written, without a trace: an old file keeps its time, and a new one is removed.
 fn try_out(path: &Path) -> io::Result<()> {
     match OpenOptions::new().append(true).open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -1,5 +1,5 @@
-//! Prometheus: what the relay does, as text for whoever scrapes it. A scrape asks the database nothing, and there are no
-//! more series than names that the configuration or a bounded number of event types give.
+//! Prometheus: metrics of the relay as text. A scrape sends no query to the database. The number of series is bounded by
+//! the names in the configuration and by a limit of event types.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -18,15 +18,15 @@ use prometheus::{
 use super::depth::LastDepth;
 use super::statsd::named;
 
-/// More event types than this share one name: a series for each of any number would be too many to keep.
+/// The maximum number of event types with series of their own. Further types share one name.
 const MOST_TYPES: usize = 200;
 const OTHERS: &str = "others";
 
-/// From half a millisecond to five minutes.
+/// The buckets, from half a millisecond to five minutes.
 const SECONDS: [f64; 16] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0];
 
-/// Hears what the relay does, and renders it.
+/// Counts the relay's events, and renders the metrics.
 pub(crate) struct Prometheus {
     registry: Registry,
     types: Mutex<HashSet<String>>,
@@ -39,28 +39,28 @@ pub(crate) struct Prometheus {
     monitor: OnceLock<Monitor>,
 }
 
-/// What became of events, by type.
+/// Outcomes of events, by type.
 struct Events {
     delivered: IntCounterVec,
     retried: IntCounterVec,
     given_up: IntCounterVec,
 }
 
-/// What destinations answered.
+/// Results of sends, by destination.
 struct Sends {
     failed: IntCounterVec,
     latency: HistogramVec,
     duration: HistogramVec,
 }
 
-/// How the loop goes.
+/// The claim loop.
 struct Claims {
     turns: IntCounter,
     claimed: IntCounter,
     duration: Histogram,
 }
 
-/// What is in the table.
+/// Events in the table.
 struct Waiting {
     due: IntGauge,
     scheduled: IntGauge,
@@ -70,7 +70,7 @@ struct Waiting {
     oldest: Gauge,
 }
 
-/// What is in this relay.
+/// Events in flight in this relay.
 struct UnderWay {
     events: IntGauge,
     bytes: IntGauge,
@@ -81,8 +81,10 @@ struct UnderWay {
 }
 
 impl Prometheus {
+    /// Registers the metrics.
+    ///
     /// # Errors
-    /// A name that Prometheus does not take.
+    /// Fails if Prometheus does not accept a name.
     pub(crate) fn new(depth: LastDepth) -> Result<Self, prometheus::Error> {
         let registry = Registry::new_custom(Some("pillarbox".to_owned()), None)?;
         let build = Opts::new("build_info", "The program").const_label("version", env!("CARGO_PKG_VERSION"));
@@ -101,12 +103,12 @@ impl Prometheus {
         })
     }
 
-    /// From now on that relay is looked at.
+    /// Sets the relay whose state is shown.
     pub(crate) fn watch(&self, monitor: Monitor) {
         let _ = self.monitor.set(monitor);
     }
 
-    /// All figures, in Prometheus' text format.
+    /// Returns all metrics in Prometheus's text format.
     pub(crate) fn render(&self) -> Result<String, prometheus::Error> {
         if let Some(depth) = &*self.depth.borrow() {
             self.waiting.due.set(depth.due.cast_signed());
@@ -131,7 +133,7 @@ impl Prometheus {
     }
 }
 
-/// The name, or that of all others when there are too many.
+/// Returns the name, or the shared name if there are too many.
 fn bounded<'a>(known: &mut HashSet<String>, name: &'a str, most: usize) -> &'a str {
     if known.contains(name) {
         return name;
@@ -144,7 +146,8 @@ fn bounded<'a>(known: &mut HashSet<String>, name: &'a str, most: usize) -> &'a s
 }
 
 impl Observer for Prometheus {
-    /// The latency is by this host's clock, which decides nothing else: where it differs from the database's, so does this.
+    /// Measures the latency by this host's clock. It is wrong by the difference to the database's clock, and decides
+    /// nothing else.
     fn sent(&self, event: &StoredEvent, destination: &str, took: Duration) -> Observed {
         let latency = Utc::now().signed_duration_since(event.created_at).to_std().unwrap_or_default();
         self.sends.latency.with_label_values(&[destination]).observe(latency.as_secs_f64());

@@ -1,8 +1,8 @@
-//! `--report`: one line of JSON on standard output for each thing that became of an event, for programs that run the
-//! relay as their child.
+//! `--report`: one line of JSON on standard output for each outcome of an event, for programs that run the relay as a child
+//! process.
 //!
-//! Lines wait in a queue that a thread of its own writes. A reader that is slow makes it full: then lines are dropped,
-//! counted and told of. A reader that is gone ends the report and not the relay.
+//! Lines wait in a queue that a separate thread writes. If the reader is slow and the queue is full, lines are dropped,
+//! counted and reported. If the reader is gone, the report ends and the relay continues.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -18,26 +18,26 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-/// Lines that wait for a slow reader.
+/// The size of the queue, in lines.
 const QUEUED: usize = 100_000;
-/// Lines written before it is looked what has been dropped meanwhile.
+/// The number of lines that are written before dropped lines are reported.
 const WRITTEN_AT_ONCE: usize = 1000;
-/// How long the reader may take for what is left when the relay has stopped.
+/// The time for the reader to take the remaining lines after the relay has stopped.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Hears what became of events and writes it down.
+/// Turns outcomes of events into lines.
 pub(crate) struct Report {
     routes: Routes,
     queue: Arc<Queue>,
 }
 
-/// The thread that writes.
+/// The writing thread.
 pub(crate) struct Writing {
     queue: Arc<Queue>,
     ended: oneshot::Receiver<()>,
 }
 
-/// `attempts` are the failed ones so far.
+/// A line of the report. `attempts` counts the failed attempts so far.
 #[derive(Serialize)]
 struct Line<'a> {
     outcome: &'static str,
@@ -53,9 +53,9 @@ struct Line<'a> {
 }
 
 impl Report {
-    /// Begins to write to standard output. The routes say which destination an event went to.
+    /// Starts to write to standard output. The routes determine the destination of an event.
     pub(crate) fn start(routes: Routes) -> anyhow::Result<(Self, Writing)> {
-        // A handle of its own: a reader that does not read must not block what else may be written, or the end.
+        // A separate handle: a reader that does not read must not block other output, or the exit.
         let out =
             io::stdout().as_fd().try_clone_to_owned().context("standard output cannot be written for --report")?;
         Ok(Self::writing_to(File::from(out), routes, QUEUED))
@@ -68,14 +68,14 @@ impl Report {
             let queue = Arc::clone(&queue);
             move || {
                 queue.write_all(out);
-                // Nobody may be waiting for it.
+                // The receiver may be gone.
                 let _ = end.send(());
             }
         });
         (Self { routes, queue: Arc::clone(&queue) }, Writing { queue, ended })
     }
 
-    /// Outages, and events that wait, are not told of: nothing has become of those.
+    /// Returns the line of an outcome. Outages and waiting events have no outcome, so they have no line.
     fn line<'a>(&'a self, event: &'a StoredEvent, verdict: &'a Verdict) -> Option<Line<'a>> {
         let line = |outcome, destination, attempts, error| Line {
             outcome,
@@ -99,7 +99,7 @@ impl Report {
         }
     }
 
-    /// If it is only one.
+    /// Returns the destination, if there is only one.
     fn destination(&self, event: &StoredEvent, verdict: &Verdict) -> Option<&str> {
         match self.routes.route(&event.event_type, &event.aggregate_type)? {
             [only] if verdict.deliveries.is_empty() => Some(only),
@@ -118,7 +118,7 @@ impl Observer for Report {
 }
 
 impl Writing {
-    /// The relay has stopped: waits until everything is written, but for a slow reader not long.
+    /// Waits until everything is written after the relay has stopped, up to the timeout.
     pub(crate) async fn finish(self) {
         self.queue.lock().closed = true;
         self.queue.changed.notify_all();
@@ -132,7 +132,7 @@ impl Writing {
     }
 }
 
-/// Lines between the relay and the thread that writes them.
+/// The queue of lines between the relay and the writing thread.
 struct Queue {
     most: usize,
     state: Mutex<State>,
@@ -142,12 +142,12 @@ struct Queue {
 #[derive(Default)]
 struct State {
     lines: VecDeque<String>,
-    /// Since it was last told of.
+    /// The number of dropped lines since the last report of them.
     dropped: u64,
     dropped_in_all: u64,
     written: u64,
     closed: bool,
-    /// Nobody reads any more.
+    /// Whether the reader is gone.
     gone: bool,
 }
 
@@ -156,7 +156,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Never waits for the reader.
+    /// Adds a line, or drops it if the queue is full. Never waits for the reader.
     fn push(&self, line: String) {
         let mut state = self.lock();
         if state.gone {
@@ -175,7 +175,7 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Until it is closed and empty, or nobody reads.
+    /// Writes lines until the queue is closed and empty, or the reader is gone.
     fn write_all(&self, out: impl Write) {
         let mut out = BufWriter::new(out);
         while let Some((lines, dropped)) = self.next() {
@@ -191,7 +191,7 @@ impl Queue {
         }
     }
 
-    /// The next lines, and how many were dropped; `None` at the end.
+    /// Returns the next lines, and the number of dropped ones; `None` at the end.
     fn next(&self) -> Option<(Vec<String>, u64)> {
         let nothing = |state: &mut State| state.lines.is_empty() && state.dropped == 0 && !state.closed;
         let mut state = self.changed.wait_while(self.lock(), nothing).unwrap_or_else(PoisonError::into_inner);
@@ -223,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes what is written when it is told to.
+    /// Accepts a write only when it is told to.
     struct Slow(mpsc::Receiver<()>, mpsc::Sender<Vec<u8>>);
 
     impl Write for Slow {

@@ -1,7 +1,7 @@
-//! DogStatsD: counters, timings and gauges over UDP, summed up in the process and sent once a second. A server that is
-//! away or slow costs nothing but the figures: nothing here waits for it, and no error of it reaches the relay.
+//! DogStatsD: counters, timings and gauges over UDP, summed up in the process and sent once a second. If the server is down
+//! or slow, only metrics are lost: nothing here waits for it, and its errors never reach the relay.
 //!
-//! Names and tags are those of django-celery-outbox, so that its users' dashboards go on.
+//! Names and tags are those of django-celery-outbox, so that its users' dashboards keep working.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -20,17 +20,17 @@ use crate::store::Depth;
 
 mod tally;
 
-/// What has come together is sent this often.
+/// The interval at which metrics are sent.
 const EVERY: Duration = Duration::from_secs(1);
-/// A name may come to mean another address.
+/// The time after which the server's name is resolved again.
 const ADDRESS_LASTS: Duration = Duration::from_secs(60);
 
-/// Hears what the relay does and counts it.
+/// Counts the relay's events.
 pub(crate) struct Statsd {
     tally: Mutex<Tally>,
 }
 
-/// The tasks that send and that hear what waits.
+/// The tasks that send metrics and that set the gauges.
 pub(crate) struct Sending {
     statsd: Arc<Statsd>,
     server: Server,
@@ -38,7 +38,7 @@ pub(crate) struct Sending {
 }
 
 impl Statsd {
-    /// Begins to send to the server of the settings.
+    /// Starts to send to the configured server.
     pub(crate) fn start(to: &str, settings: &MetricsSettings, depth: LastDepth) -> (Arc<Self>, Sending) {
         let statsd = Arc::new(Self { tally: Mutex::new(Tally::new(&settings.prefix, &settings.tags)) });
         let server = Server { name: to.to_owned(), open: Arc::default() };
@@ -62,7 +62,8 @@ impl Statsd {
 }
 
 impl Observer for Statsd {
-    /// By this host's clock, which decides nothing else: where it differs from the database's, so does the figure.
+    /// Measures the latency by this host's clock. It is wrong by the difference to the database's clock, and decides
+    /// nothing else.
     fn sent(&self, event: &StoredEvent, _destination: &str, _took: Duration) -> Observed {
         let latency = Utc::now().signed_duration_since(event.created_at).to_std().unwrap_or_default();
         let mut tally = self.tally();
@@ -95,13 +96,13 @@ impl Observer for Statsd {
     }
 }
 
-/// A Celery task's name is its event's type.
+/// Returns the tag with the event's type, which is a Celery task's name.
 fn name_tag(event: &StoredEvent) -> (&'static str, &str) {
     let tag = if event.aggregate_type == "celery" { "task_name" } else { "event_type" };
     (tag, &event.event_type)
 }
 
-/// As the tag or label says it.
+/// Returns the kind of error as tags and labels name it.
 pub(crate) fn named(kind: SendErrorKind) -> &'static str {
     match kind {
         SendErrorKind::Retry => "retry",
@@ -112,11 +113,11 @@ pub(crate) fn named(kind: SendErrorKind) -> &'static str {
 }
 
 impl Sending {
-    /// The relay has stopped: what is left is sent.
+    /// Sends the remaining metrics after the relay has stopped.
     pub(crate) async fn finish(self) {
         self.tasks.iter().for_each(JoinHandle::abort);
         let datagrams = self.statsd.tally().take();
-        // A name that is looked up for long is not waited for.
+        // A slow DNS lookup is not waited for.
         let _ = tokio::time::timeout(EVERY, self.server.send(datagrams)).await;
     }
 }
@@ -140,7 +141,7 @@ async fn keep_gauging(statsd: Arc<Statsd>, mut depth: LastDepth) {
     }
 }
 
-/// Where the figures go.
+/// The server that receives the metrics.
 #[derive(Clone)]
 struct Server {
     /// `HOST:PORT`
@@ -149,7 +150,7 @@ struct Server {
 }
 
 impl Server {
-    /// As far as it goes: what cannot be sent is lost.
+    /// Sends the datagrams. Datagrams that cannot be sent are lost.
     async fn send(&self, datagrams: Vec<String>) {
         if datagrams.is_empty() {
             return;
@@ -160,7 +161,7 @@ impl Server {
         };
         for datagram in datagrams {
             match socket.send(datagram.as_bytes()) {
-                // The kernel tells that nobody listens when the next one is sent.
+                // The kernel reports a missing listener at the next send.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
                 Err(error) => return tracing::debug!(server = self.name, %error, "the metrics cannot be sent"),
                 Ok(_) => {}
@@ -177,7 +178,7 @@ impl Server {
         }
         let missing = || std::io::Error::new(ErrorKind::NotFound, "the name has no address");
         let addresses: Vec<SocketAddr> = tokio::net::lookup_host(&self.name).await?.collect();
-        // UDP does not tell which of them listens; of what is called localhost it is mostly 127.0.0.1.
+        // UDP does not show which address has a listener. For localhost it is usually 127.0.0.1.
         let first = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
         let address = *first.ok_or_else(missing)?;
         let here: SocketAddr = match address {

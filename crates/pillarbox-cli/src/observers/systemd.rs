@@ -1,5 +1,5 @@
-//! systemd: that the relay works, and that its loop turns, told to the service manager that started it. One that does not
-//! hear of it for `WatchdogSec` starts it again.
+//! systemd: reports readiness and the watchdog's heartbeat to the service manager. Without a heartbeat for `WatchdogSec`,
+//! systemd restarts the relay.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -13,13 +13,13 @@ use crate::config::Environment;
 
 pub(crate) struct Systemd {
     socket: UnixDatagram,
-    /// How often it wants to hear; `None`: once.
+    /// The interval of heartbeats; `None` reports readiness only.
     every: Option<Duration>,
     told_at: Mutex<Option<Instant>>,
 }
 
 impl Systemd {
-    /// `None` when nobody asked to be told.
+    /// Returns `None` if systemd did not ask for notifications.
     pub(crate) fn of(environment: &Environment) -> io::Result<Option<Self>> {
         let Some(name) = environment.get("NOTIFY_SOCKET") else { return Ok(None) };
         let address = match name.strip_prefix('@') {
@@ -29,7 +29,7 @@ impl Systemd {
         let socket = UnixDatagram::unbound()?;
         socket.connect_addr(&address)?;
         socket.set_nonblocking(true)?;
-        // Four times as often as it has to be.
+        // Heartbeats are sent four times as often as required.
         let limit = environment.get("WATCHDOG_USEC").and_then(|text| text.parse().ok()).map(Duration::from_micros);
         Ok(Some(Self { socket, every: limit.map(|limit| limit / 4), told_at: Mutex::default() }))
     }

@@ -1,5 +1,5 @@
-//! The collector that spans are sent to, over the program's own HTTP client. It tells once when it cannot be reached, and
-//! when it can be again, and never shows what was sent or how it was asked.
+//! The collector that receives spans, through the program's own HTTP client. It logs once when it cannot be reached, and
+//! once when it can be again. It never logs requests or their headers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use pillarbox_sinks::http::{self, HttpSettings};
 use tokio::runtime::Handle;
 
-/// What a collector says of what it took is short.
+/// The longest response of a collector.
 const LONGEST_ANSWER: usize = 64 << 10;
 
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// Within a runtime: the exporter has a thread of its own and none.
+    /// Must be called within a tokio runtime: the exporter's own thread has none.
     pub(super) fn new(settings: &HttpSettings) -> Result<Self, http::HttpError> {
         Ok(Self { client: http::client(settings)?, runtime: Handle::current(), failing: Arc::default() })
     }

@@ -1,7 +1,7 @@
-//! What the relay does as spans of OpenTelemetry, named and described as its conventions for messaging say.
+//! The relay's steps as OpenTelemetry spans, named and described by the messaging conventions.
 //!
-//! A send is the one message's own: its parent is the producer's span, and it has links to that and to its claim. A claim and a
-//! settle are of many messages, which can only be linked.
+//! A send belongs to one message: its parent is the producer's span, and it has links to that span and to its claim. A
+//! claim and a settle belong to many messages, which can only be linked.
 
 use std::str::FromStr as _;
 use std::time::{Duration, SystemTime};
@@ -19,12 +19,12 @@ use pillarbox::{Message, SendError, StoredEvent};
 use crate::config::source::SourceKind;
 use crate::observers::statsd::named;
 
-/// So many links has a span of OpenTelemetry at most, usually.
+/// The maximum number of links of a span, by OpenTelemetry's default.
 const LINKS: usize = 128;
 
 pub(super) struct Spans {
     tracer: SdkTracer,
-    /// The table that is claimed from.
+    /// The table that events are claimed from.
     outbox: &'static str,
 }
 
@@ -102,7 +102,7 @@ impl Tracer for Spans {
     }
 }
 
-/// An attempt, until it is answered.
+/// An attempt, until it has a result.
 struct Sending(Span);
 
 impl SendSpan for Sending {
@@ -124,7 +124,7 @@ impl SendSpan for Sending {
     }
 }
 
-/// The span that the event was emitted in, if it says so.
+/// Returns the span in which the event was emitted, if its headers have one.
 fn producer(event: &StoredEvent) -> Option<Told> {
     let state = event.headers.get("tracestate").and_then(|text| TraceState::from_str(text).ok());
     Some(theirs(SpanContext::of_producer(event)?, true, state.unwrap_or_default()))

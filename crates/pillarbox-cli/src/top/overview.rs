@@ -1,4 +1,4 @@
-//! What `top` shows at one moment, made from the desk's overview. Pure.
+//! The data of one frame of `top`, made from the desk's overview. Pure.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use pillarbox::store::{Depth, Latency, Minute, RelayView};
 use pillarbox_admin::desk::{self, DestinationStatus, Health, Observations};
 use serde::Serialize;
 
-/// How far back the curve goes.
+/// The length of the chart, in minutes.
 pub(super) const MINUTES: usize = 60;
-/// Over how many minutes latencies are told.
+/// The number of minutes over which latencies are computed.
 const RECENT: i64 = 5;
 
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Overview {
     pub(super) at: DateTime<Utc>,
     pub(super) depth: Depth,
-    /// Delivered in each of the last minutes, the oldest first, the current one last.
+    /// The number of events delivered in each of the last minutes, oldest first; the current minute is last.
     pub(super) delivered: Vec<u64>,
     pub(super) latency: Quantiles,
     pub(super) destinations: Vec<Row>,
     pub(super) relays: Vec<RelayView>,
 }
 
-/// From commit to delivery, of the last five minutes.
+/// The latency from commit to delivery, over the last five minutes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct Quantiles {
     pub(super) p50_seconds: Option<f64>,
@@ -43,12 +43,12 @@ impl Quantiles {
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) state: Health,
-    /// Who paused it, if people did.
+    /// The user who paused it, if a person did.
     pub(super) paused_by: Option<String>,
     pub(super) paused_in_configuration: bool,
-    /// It is in this configuration.
+    /// Whether it is in this configuration.
     pub(super) configured: bool,
-    /// In the last whole minute.
+    /// The number of events delivered in the last whole minute.
     pub(super) delivered_per_minute: u64,
     pub(super) failed_per_minute: u64,
     pub(super) latency: Quantiles,
@@ -94,7 +94,7 @@ impl Overview {
     }
 }
 
-/// How many minutes ago it began, the current one being 0.
+/// Returns how many minutes ago the minute began; the current one is 0.
 fn age(now: DateTime<Utc>, minute: &Minute) -> i64 {
     now.timestamp().div_euclid(60) - minute.at.timestamp().div_euclid(60)
 }
@@ -117,7 +117,7 @@ impl Row {
     }
 }
 
-/// `850µs`, `12ms`, `1.4s`, `3m`
+/// Formats a duration: `850µs`, `12ms`, `1.4s`, `3m`.
 pub(super) fn short(seconds: Option<f64>) -> String {
     match seconds {
         None => "–".to_owned(),
@@ -150,7 +150,7 @@ pub(super) mod tests {
         minute
     }
 
-    /// A relay with two destinations, one of them down, and a third that people have paused.
+    /// A relay with two destinations, one of them down, and a third that a person has paused.
     pub(in crate::top) fn example() -> Overview {
         let mut down = pillarbox::store::LaneView::new("mail");
         (down.down, down.queued, down.last_error) = (true, 3, Some("connection refused".to_owned()));

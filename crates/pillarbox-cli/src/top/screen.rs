@@ -1,5 +1,5 @@
-//! Draws `top`: header, depth, the curve of the last hour, destinations, relays, dead letters, keys. It fits into 80 by 24, and
-//! knows no store.
+//! Draws `top`: header, depth, the chart of the last hour, destinations, relays, dead letters, keys. It fits into 80 by 24.
+//! It knows no store.
 
 use pillarbox::store::RelayView;
 use pillarbox_admin::desk::Health;
@@ -13,7 +13,7 @@ use super::overview::{Overview, Row, short};
 use super::{App, Asked};
 use crate::terminal::escaped;
 
-/// From this width on the whole error is worth a column.
+/// The width from which the whole error has a column.
 const WIDE: u16 = 110;
 
 pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
@@ -79,7 +79,7 @@ fn draw_curve(frame: &mut Frame<'_>, area: Rect, overview: &Overview) {
         short(latency.p99_seconds)
     );
     frame.render_widget(Line::from(told), text);
-    // As wide as there is room: each minute is one or more columns.
+    // Each minute takes as many columns as there is room for, at least one.
     let columns = (curve.width as usize / overview.delivered.len().max(1)).max(1);
     let data: Vec<u64> = overview.delivered.iter().flat_map(|count| std::iter::repeat_n(*count, columns)).collect();
     let first = data.len().saturating_sub(curve.width as usize);
@@ -116,7 +116,7 @@ fn draw_destinations(frame: &mut Frame<'_>, area: Rect, app: &App) {
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-/// Figures stand at the right.
+/// Aligns columns of numbers to the right.
 fn right_from(first: usize, last: usize) -> impl FnMut(&'static str) -> Cell<'static> {
     let mut column = 0;
     move |heading| {
@@ -252,7 +252,7 @@ live have in hand; a relay's destinations are shown as sending+queued.";
     frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" help ")), area);
 }
 
-/// Text from outside, safe to draw.
+/// Makes text from outside safe to draw.
 fn shown(text: &str) -> String {
     escaped(text).into_owned()
 }

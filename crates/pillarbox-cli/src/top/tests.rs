@@ -1,4 +1,4 @@
-//! What a person sees at 80 by 24 and wider, and what keys do.
+//! Tests of the screen at 80 by 24 and wider, and of the keys.
 
 use super::overview::tests::example;
 use super::*;
@@ -48,7 +48,7 @@ fn everything_is_there_at_80_by_24_and_more_where_there_is_room() {
     for part in all.into_iter().chain(["connection refused", "paused by ann@host"]) {
         assert!(wide.contains(part), "{part} in\n{wide}");
     }
-    // Nothing breaks where there is hardly any room.
+    // A tiny terminal breaks nothing.
     shown(&app, 20, 5);
     shown(&app, 1, 1);
 }

@@ -1,4 +1,4 @@
-//! Whether the relay lives and can work, for those who restart it or send traffic to it: orchestrators, and people.
+//! The liveness and readiness of the relay, for orchestrators and people.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,28 +8,28 @@ use serde::Serialize;
 
 use crate::store::Source;
 
-/// A database that takes longer to answer is not one to rely on.
+/// The timeout of the database check.
 const CHECK_LIMIT: Duration = Duration::from_secs(2);
-/// However often it is asked, the database is looked at no more often than this.
+/// The shortest interval between two database checks, however many requests there are.
 const CHECK_LASTS: Duration = Duration::from_secs(1);
 
-/// Hears when the relay's loop turns, and asks its database.
+/// Records when the relay's loop completes a claim, and checks its database.
 pub(crate) struct Health {
     source: Arc<Source>,
     turned_at: Mutex<Option<Instant>>,
-    /// A loop that has not turned for so long hangs.
+    /// The time without a completed claim after which the loop counts as hung.
     patience: Duration,
     checked: tokio::sync::Mutex<Option<(Instant, bool)>>,
 }
 
-/// The public answer. It has no details, because anybody may ask: errors are in the log.
+/// The response. It is public, so it has no details; errors are in the log.
 #[derive(Debug, Serialize)]
 pub(crate) struct Answer {
-    /// All is well.
+    /// Whether the relay is healthy.
     pub(crate) ok: bool,
-    /// `ok`: reachable, with the tables that this program works on.
+    /// `ok` if the database is reachable and has the tables that this program works on.
     database: &'static str,
-    /// How long ago the loop last turned; `null` before it has.
+    /// The seconds since the loop last completed a claim; `null` before the first one.
     turned_seconds_ago: Option<f64>,
 }
 
@@ -38,15 +38,15 @@ impl Health {
         Self { source, turned_at: Mutex::default(), patience, checked: tokio::sync::Mutex::default() }
     }
 
-    /// Whether it can work: its database answers, the tables are right, and its loop turns.
+    /// Returns whether the relay can work: its database responds, the tables are right, and its loop runs.
     pub(crate) async fn ready(&self) -> Answer {
         let (database, turned) = (self.database().await, self.turned_ago());
         let ok = database && turned.is_some_and(|ago| ago < self.patience);
         answer(ok, database, turned)
     }
 
-    /// Whether restarting it could help: its database answers, and its loop does not turn. While the database is away the
-    /// loop cannot, and a new one could not either.
+    /// Returns whether the relay is alive. It is not if its database responds and its loop has stopped: then a restart
+    /// could help. While the database is down the loop cannot run, and a restart would not help.
     pub(crate) async fn alive(&self) -> Answer {
         let (database, turned) = (self.database().await, self.turned_ago());
         let hangs = database && turned.is_some_and(|ago| ago >= self.patience);

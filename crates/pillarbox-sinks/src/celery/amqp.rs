@@ -1,7 +1,7 @@
-//! RabbitMQ: one connection, a channel for each batch that is under way, publisher confirms for everything.
+//! RabbitMQ: one connection, one channel per batch in flight, publisher confirms for every message.
 //!
-//! `encode` writes a message, `declare` makes queues, `publish` sends a batch and judges what became of each message,
-//! `returned` finds whose message came back.
+//! `encode` encodes a message, `declare` declares queues, `publish` sends a batch and judges the outcome of each message,
+//! `returned` assigns returned messages to the messages that were sent.
 
 mod declare;
 mod encode;
@@ -22,10 +22,10 @@ use pillarbox::{Message, SendError};
 use self::declare::Declared;
 use super::route::Routing;
 
-/// How long one address may take to be connected to.
+/// The timeout for connecting to one address.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// A broker that speaks AMQP. It is connected to when there is something to send, and again when it was lost.
+/// A broker that speaks AMQP. The sink connects when there is something to send, and again when the connection is lost.
 pub(super) struct Amqp {
     addresses: Vec<AMQPUri>,
     tls: OwnedTLSConfig,
@@ -36,17 +36,17 @@ pub(super) struct Amqp {
     link: tokio::sync::Mutex<Option<Arc<Link>>>,
 }
 
-/// One connection and what is known of it.
+/// One connection and its state.
 struct Link {
     connection: Connection,
-    /// Where it leads to, without the login.
+    /// The address, without the login.
     address: String,
-    /// Channels with confirms that wait for a batch.
+    /// Channels with confirms enabled that no batch uses now.
     idle: Mutex<Vec<Channel>>,
     declared: Declared,
-    /// When the broker last answered something.
+    /// When the broker last responded.
     heard: Mutex<Option<Instant>>,
-    /// It does not answer, and is not asked again.
+    /// The broker does not respond; this connection is not used again.
     is_forgotten: AtomicBool,
 }
 
@@ -58,7 +58,8 @@ impl Amqp {
     }
 
     pub(super) async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
-        // The relay would count a batch that it drops as one failure; here each message has its own answer.
+        // The relay counts a batch that it drops as one failure. With an earlier deadline here, each message has its own
+        // result.
         let deadline = Instant::now() + self.timeout - (self.timeout / 10).min(Duration::from_millis(500));
         publish::send(self, batch, deadline).await
     }
@@ -67,9 +68,9 @@ impl Amqp {
         self.link(Instant::now() + self.timeout).await.map(drop)
     }
 
-    /// The connection, made anew if there is none or it was lost.
+    /// Returns the connection. Connects if there is none or if it was lost.
     async fn link(&self, deadline: Instant) -> Result<Arc<Link>, SendError> {
-        // Somebody else may be connecting.
+        // Another batch may be connecting.
         let waiting = tokio::time::timeout_at(deadline.into(), self.link.lock());
         let Ok(mut current) = waiting.await else {
             return Err(SendError::unavailable("RabbitMQ cannot be connected to: no address has answered in time"));
@@ -114,7 +115,7 @@ impl Amqp {
     }
 }
 
-/// What the sink knows besides the broker.
+/// The sink's settings besides the broker.
 pub(super) struct AmqpSettings {
     pub(super) task: Option<String>,
     pub(super) routing: Routing,
@@ -123,7 +124,7 @@ pub(super) struct AmqpSettings {
 }
 
 impl Link {
-    /// A channel of one's own. It is given back only when everything on it was answered.
+    /// Returns a channel that no other batch uses. It is given back only when every message on it has its confirm.
     async fn channel(&self) -> lapin::Result<Channel> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(channel) = idle.filter(|channel| channel.status().connected()) {
@@ -148,12 +149,12 @@ impl Link {
         self.is_forgotten.store(true, Ordering::Relaxed);
     }
 
-    /// The broker answered.
+    /// Records that the broker responded.
     fn hears(&self) {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// Whether the broker has answered nobody for so long, or never.
+    /// Returns whether the broker has responded to nothing for this long, or never.
     fn is_silent(&self, long: Duration) -> bool {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(|heard| heard.elapsed() >= long)
     }

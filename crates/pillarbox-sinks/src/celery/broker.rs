@@ -1,19 +1,19 @@
-//! The broker's URL as Celery and kombu read it, which is not quite as the clients would. Pure: nothing is connected to.
+//! Reads the broker's URL as Celery and kombu do, which differs a little from the clients. Pure: nothing is connected to.
 
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
 use url::Url;
 
 use super::settings::{CeleryError, CelerySettings};
 
-/// Where the messages go.
+/// The broker that messages go to.
 #[derive(Clone)]
 pub(super) enum Broker {
-    /// Addresses that are tried in turn.
+    /// Addresses that are tried in order.
     Amqp(Vec<AMQPUri>),
     Redis(RedisServer),
 }
 
-/// How to reach a Redis server, and what to say to it.
+/// The address, the login and the database of a Redis server.
 #[derive(Clone)]
 pub(super) struct RedisServer {
     pub(super) reach: Reach,
@@ -51,7 +51,7 @@ impl Broker {
         }
     }
 
-    /// Whom people mean: no user, no password, no query.
+    /// Returns the address for people: no user, no password, no query.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Amqp(addresses) => {
@@ -76,7 +76,7 @@ impl Broker {
 fn parse_one(text: &str) -> Result<Url, CeleryError> {
     let refused = |reason: &str| CeleryError::Broker { reason: reason.to_owned() };
     let Some((scheme, rest)) = text.split_once("://") else { return Err(refused("it has no scheme")) };
-    // A login without a host: kombu takes it for this one.
+    // A login without a host: kombu takes localhost as the host.
     let (login, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let host = if login.ends_with('@') { "localhost" } else { "" };
     let url = Url::parse(&format!("{scheme}://{login}{host}{path}"))
@@ -120,7 +120,7 @@ fn host(url: &Url) -> Result<String, CeleryError> {
     decoded(host.trim_start_matches('[').trim_end_matches(']'))
 }
 
-/// What follows the first slash. `//` is the virtual host `/`, and so is nothing.
+/// Returns the part after the first slash. `//` is the virtual host `/`, and so is an empty path.
 fn path(url: &Url) -> Result<String, CeleryError> {
     decoded(url.path().strip_prefix('/').unwrap_or(url.path()))
 }
@@ -179,7 +179,7 @@ fn socket(url: &Url) -> Result<RedisServer, CeleryError> {
     })
 }
 
-/// The login and the database are those of the first address that has some.
+/// Reads several sentinels. The login and the database come from the first address that has them.
 fn sentinel(urls: &[Url], settings: &CelerySettings) -> Result<RedisServer, CeleryError> {
     let mut server = RedisServer {
         reach: Reach::Sentinel {

@@ -1,4 +1,4 @@
-//! The keys of a destination of kind "celery": a broker, and where on it tasks go.
+//! The keys of a destination of kind "celery": a broker, and the routes of its tasks.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ use crate::config::{ConfigError, Json, SecretRef, Section};
 use crate::redact;
 use crate::registry::{Build, Implied, Kind, Target};
 
-/// As the configuration has it.
+/// The kind's name in the configuration.
 pub const KIND: &str = "celery";
-/// The broker's URL, for a relay without a configuration.
+/// The variable with the broker's URL, for a relay without a configuration.
 pub const BROKER_VARIABLE: &str = "PILLARBOX_BROKER_URL";
 
 const QUEUE_TYPES: [(&str, QueueType); 2] = [("classic", QueueType::Classic), ("quorum", QueueType::Quorum)];
-/// Sends at once: each takes a whole batch, so that a few are plenty.
+/// The number of sends at once. Each takes a whole batch, so two are enough.
 const CONCURRENCY: usize = 2;
 
 /// `kind = "celery"`
 #[derive(Debug, Clone, Copy)]
 pub struct Celery;
 
-/// A broker of Celery, as it was written; the secrets are looked up when the sink is built.
+/// A Celery broker, as it was configured. The secrets are looked up when the sink is built.
 #[derive(Debug, Clone)]
 pub struct CeleryTarget {
-    /// Its URL.
+    /// The broker's URL.
     pub broker: Option<SecretRef>,
     /// The password of the sentinels.
     pub sentinel_password: Option<SecretRef>,

@@ -1,4 +1,5 @@
-//! From an event to a message of Celery's protocol 2: what was recorded is completed, a plain event becomes a task. Pure.
+//! Turns an event into a message of Celery's protocol 2: completes a recorded message, or makes a task from a plain event.
+//! Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +8,19 @@ use pillarbox::trace::{SpanContext, TRACEPARENT};
 use pillarbox::{Message, SendError, StoredEvent};
 use serde_json::value::RawValue;
 
-/// A message that only lacks where it goes.
+/// A complete message, without its target.
 pub(super) struct Outgoing<'a> {
     /// The task's name.
     pub(super) task: String,
     /// The task's id.
     pub(super) id: String,
-    /// Whether the producer gave it a priority.
+    /// Whether the producer set a priority.
     pub(super) has_priority: bool,
     pub(super) recorded: Recorded<'a>,
 }
 
 impl<'a> Outgoing<'a> {
-    /// What is sent at this attempt: its worker goes on with its span, where it has one.
+    /// Returns the message for this attempt. If the attempt has a span, the worker continues it.
     pub(super) fn of(message: &'a Message, task: Option<&str>) -> Result<Self, SendError> {
         let mut outgoing = Self::new(message, task)?;
         if let Some(span) = message.trace() {
@@ -28,7 +29,7 @@ impl<'a> Outgoing<'a> {
         Ok(outgoing)
     }
 
-    /// The message of an event. `task` is the name that plain events get, if not their type.
+    /// Returns the message of an event. `task` is the task's name for plain events; without it, the event's type is.
     pub(super) fn new(event: &'a StoredEvent, task: Option<&str>) -> Result<Self, SendError> {
         match Recorded::of(event) {
             Some(Ok(recorded)) => Self::complete(recorded, &event.event_type, event),
@@ -48,7 +49,7 @@ impl<'a> Outgoing<'a> {
         Ok(Self { task, id, has_priority, recorded })
     }
 
-    /// What the routes go by.
+    /// Returns the name that routes match.
     pub(super) fn route_name(&self) -> &str {
         self.recorded.route_name.as_deref().unwrap_or(&self.task)
     }
@@ -62,7 +63,7 @@ fn text(headers: &Fields<'_>, name: &str) -> Result<String, SendError> {
     })
 }
 
-/// In the headers themselves, and in the table of them that says it, too.
+/// Writes the span into the headers, and into the nested table `headers` if that has a trace.
 fn continue_trace(headers: &mut Fields<'_>, span: SpanContext) -> serde_json::Result<()> {
     let traceparent = span.to_string();
     if let Some(table) = headers.take("headers") {
@@ -77,18 +78,18 @@ fn continue_trace(headers: &mut Fields<'_>, span: SpanContext) -> serde_json::Re
     headers.set(TRACEPARENT, &traceparent)
 }
 
-/// A task of an event that was not meant for Celery: its payload is the one argument, its id the task's.
+/// Makes a task from an event that was not meant for Celery. Its payload is the only argument, its id is the task's id.
 fn plain(event: &StoredEvent) -> serde_json::Result<Recorded<'_>> {
     let args = RawValue::from_string(format!("[{}]", event.payload.get()))?;
     let kwargs = RawValue::from_string("{}".to_owned())?;
     let mut recorded = Recorded::new(Body::of_task(&args, &kwargs, &Embed::default()));
     let headers = &mut recorded.headers;
     if !event.headers.is_empty() {
-        // Sentry's workers look for the trace in a table of this name, others in the headers themselves.
+        // Sentry's workers read the trace from a table of this name, other workers from the headers themselves.
         let carried: BTreeMap<_, _> = event.headers.iter().collect();
         headers.set("headers", &carried)?;
         for (name, value) in carried {
-            // What means something to workers stays under "headers" only.
+            // A header that has a meaning for workers stays under "headers" only.
             if name != "headers" && !PROTOCOL_HEADERS.contains(&name.as_str()) {
                 headers.set(name.as_str(), value)?;
             }

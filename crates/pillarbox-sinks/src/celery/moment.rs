@@ -1,20 +1,20 @@
-//! What is relative on the wire is computed here, from the absolute times in the headers and the moment of sending. Pure.
+//! Computes the relative times of a message from the absolute times in its headers and the moment of sending. Pure.
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 use pillarbox::celery::Fields;
 
-/// RabbitMQ refuses a longer expiration, and with it everything else on the channel.
+/// The longest expiration. RabbitMQ refuses a longer one, and with it every other message on the channel.
 const LONGEST_EXPIRATION: i64 = u32::MAX as i64;
 
-/// Native delayed delivery has this many levels, one for each bit of the seconds.
+/// The number of levels of native delayed delivery, one for each bit of the seconds.
 pub(super) const DELAY_BITS: usize = 28;
 
-/// A header that is a time.
+/// Returns a header that is a time.
 fn time(headers: &Fields<'_>, name: &str) -> Option<DateTime<Utc>> {
     read(&headers.text(name)?)
 }
 
-/// A time in the ISO format of Python. One without a zone is UTC, as Celery takes it.
+/// Reads a time in Python's ISO format. A time without a zone is UTC, as in Celery.
 pub(super) fn read(text: &str) -> Option<DateTime<Utc>> {
     if let Ok(time) = DateTime::parse_from_rfc3339(text) {
         return Some(time.with_timezone(&Utc));
@@ -23,22 +23,22 @@ pub(super) fn read(text: &str) -> Option<DateTime<Utc>> {
     formats.iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok()).map(|time| time.and_utc())
 }
 
-/// The `expiration` property: milliseconds until the header `expires`. A task that has expired is still sent, for the
-/// worker to revoke it.
+/// Returns the property `expiration`: milliseconds until the header `expires`. An expired task is still sent, so that the
+/// worker revokes it.
 pub(super) fn expiration(headers: &Fields<'_>, now: DateTime<Utc>) -> Option<String> {
     let left = (time(headers, "expires")? - now).num_milliseconds().max(0);
-    // A time further away than the broker can count is left to the worker, who looks at the header.
+    // If the time is too far away for the broker, only the worker checks it, by the header.
     (left <= LONGEST_EXPIRATION).then(|| left.to_string())
 }
 
-/// Whole seconds until the header `eta`; `None` when there are none left.
+/// Returns the whole seconds until the header `eta`, or `None` if the time has passed.
 pub(super) fn delay(headers: &Fields<'_>, now: DateTime<Utc>) -> Option<u32> {
     let left = (time(headers, "eta")? - now).num_seconds();
     let most = (1 << DELAY_BITS) - 1;
     u32::try_from(left.min(most)).ok().filter(|seconds| *seconds > 0)
 }
 
-/// The routing key of native delayed delivery: the bits of the seconds, the highest first, then the key of the target.
+/// Returns the routing key of native delayed delivery: the bits of the seconds, the highest first, then the target's key.
 pub(super) fn delayed_key(seconds: u32, routing_key: &str) -> String {
     let mut key = String::with_capacity(2 * DELAY_BITS + routing_key.len());
     for bit in (0..DELAY_BITS).rev() {
@@ -49,7 +49,7 @@ pub(super) fn delayed_key(seconds: u32, routing_key: &str) -> String {
     key
 }
 
-/// A task that is retried brings the key of its last delivery, with the bits of that.
+/// Removes the bits of a delay. A retried task still has them in the key of its last delivery.
 fn without_delay(routing_key: &str) -> &str {
     let is_delay = |bits: &[u8]| bits.chunks(2).all(|pair| matches!(pair, [b'0' | b'1', b'.']));
     match routing_key.split_at_checked(2 * DELAY_BITS) {

@@ -1,6 +1,6 @@
-//! Redis, as kombu uses it: a queue is a list, for each priority one; a message is a JSON envelope that is pushed to it.
+//! Redis, as kombu uses it: a queue is one list per priority; a message is a JSON envelope that is pushed to a list.
 //!
-//! `envelope` writes a message, `binding` finds the queues of an exchange, `failure` says what was wrong. One connection
+//! `envelope` writes a message, `binding` finds the queues of an exchange, `failure` explains errors. One connection
 //! carries all batches, each as one pipeline.
 
 mod binding;
@@ -40,13 +40,13 @@ pub(super) struct Redis {
     separator: String,
 }
 
-/// What is bound to an exchange, by its name.
+/// The bindings of each exchange, by its name.
 type Bindings = BTreeMap<String, Result<Vec<Binding>, SendError>>;
 
-/// Queues that could not be bound to their exchanges, and why.
+/// Queues that could not be bound to their exchanges, with the error.
 type Undeclared = Vec<(Declaration, SendError)>;
 
-/// A message with its address.
+/// A message with its target.
 struct Parcel<'a> {
     position: usize,
     message: &'a Outgoing<'a>,
@@ -94,7 +94,8 @@ impl Redis {
         let sending = async {
             let mut link = self.client.link(&self.shown, deadline).await?;
             let sent = self.deliver(&mut link, &parcels, now, &mut answers).await;
-            // A master that has become a replica says so with every answer: the sentinels know the new one.
+            // A master that became a replica reports it with every response. Connecting again asks the sentinels for the
+            // new master.
             let is_away = |answer: &Result<(), SendError>| {
                 answer.as_ref().is_err_and(|error| error.kind == SendErrorKind::Unavailable)
             };
@@ -107,7 +108,7 @@ impl Redis {
             Ok(sent) => sent.err(),
             Err(_) => {
                 self.client.reset().await;
-                // The whole connection is silent, which is no message's fault.
+                // The whole connection is silent, so it is not a message's fault.
                 Some(SendError::unavailable(format!("{} did not answer within {:?}", self.shown, self.timeout)))
             }
         };
@@ -121,7 +122,7 @@ impl Redis {
         self.client.link(&self.shown, Instant::now() + self.timeout).await.map(drop)
     }
 
-    /// The outer error is everybody's: nothing was answered.
+    /// Sends all messages in one pipeline. An error applies to all of them: Redis did not respond.
     async fn deliver(
         &self,
         link: &mut Link,
@@ -154,7 +155,7 @@ impl Redis {
         Ok(())
     }
 
-    /// Adds the commands of a message to the pipeline, and answers how many.
+    /// Adds the commands of a message to the pipeline and returns their number.
     fn push(
         &self,
         commands: &mut Pipeline,
@@ -188,7 +189,7 @@ impl Redis {
         Ok(queues.len())
     }
 
-    /// The list of a queue for a priority.
+    /// Returns the list of a queue for a priority.
     fn key(&self, queue: &str, priority: u8) -> String {
         let step = step(&self.priority_steps, priority);
         if step == 0 {
@@ -198,7 +199,7 @@ impl Redis {
         }
     }
 
-    /// What subscribers of a fanout exchange listen to.
+    /// Returns the channel that subscribers of a fanout exchange listen to.
     fn topic(&self, target: &Target<'_>) -> String {
         let mut topic = format!("{}/{}.{}", self.key_prefix, self.database, target.exchange);
         if !target.routing_key.is_empty() {
@@ -208,7 +209,7 @@ impl Redis {
         topic
     }
 
-    /// The bindings of all exchanges that these go to.
+    /// Returns the bindings of all exchanges that these messages go to.
     async fn bindings(&self, link: &mut Link, parcels: &[Parcel<'_>]) -> Result<Bindings, SendError> {
         let is_bound = |target: &&Target<'_>| !target.exchange.is_empty() && target.exchange_type != Some(FANOUT);
         let exchanges: BTreeSet<&str> =
@@ -235,7 +236,7 @@ impl Redis {
         Ok(bindings)
     }
 
-    /// Binds queues to their exchanges, each once for a connection. Answers those that could not be.
+    /// Binds queues to their exchanges, each once per connection. Returns the queues that could not be bound.
     async fn declare(&self, link: &mut Link, parcels: &[Parcel<'_>]) -> Result<Undeclared, SendError> {
         let mut commands = redis::pipe();
         let mut fresh = Vec::new();
@@ -265,7 +266,7 @@ impl Redis {
         Ok(undeclared)
     }
 
-    /// Whether all is declared that a message needs.
+    /// Checks that every queue of a message is declared.
     fn declared(&self, parcel: &Parcel<'_>, undeclared: &Undeclared) -> Result<(), SendError> {
         if undeclared.is_empty() {
             return Ok(());
@@ -288,7 +289,7 @@ impl Redis {
     }
 }
 
-/// The largest step that is not above the priority; kombu takes the last one when there is none.
+/// Returns the largest step that is not above the priority. If there is none, kombu takes the last step.
 fn step(steps: &[u8], priority: u8) -> u8 {
     let below = steps.iter().rev().find(|step| **step <= priority);
     below.or(steps.last()).copied().unwrap_or(0)

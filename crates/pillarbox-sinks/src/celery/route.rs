@@ -1,5 +1,5 @@
-//! Where a message goes, decided as Celery decides it: what the producer resolved, else the first route that matches, else
-//! the default queue. Pure.
+//! Chooses the target of a message as Celery does: the producer's choice, else the first route that matches, else the
+//! default queue. Pure.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use super::message::Outgoing;
 use super::moment;
 use super::settings::{CeleryRoute, CelerySettings, DIRECT, QueueType};
 
-/// The exchange that native delayed delivery begins at.
+/// The first exchange of native delayed delivery.
 pub(super) const DELAY_EXCHANGE: &str = "celery_delayed_27";
 const QUEUE_TYPE: &str = "x-queue-type";
 const QUORUM: &str = "quorum";
@@ -22,27 +22,27 @@ pub(super) struct Routing {
     default_queue: String,
     queue_type: QueueType,
     routes: Vec<CeleryRoute>,
-    /// Celery delays natively as soon as one of its queues is a quorum queue.
+    /// Whether native delayed delivery is used. Celery uses it as soon as one of its queues is a quorum queue.
     delays: bool,
 }
 
-/// Where one message goes.
+/// The target of one message.
 #[derive(Debug, PartialEq)]
 pub(super) struct Target<'a> {
     pub(super) exchange: Cow<'a, str>,
     pub(super) routing_key: Cow<'a, str>,
-    /// The queue it is meant for, if that is known.
+    /// The queue, if it is known.
     pub(super) queue: Option<Cow<'a, str>>,
-    /// Of the exchange, if that is known.
+    /// The type of the exchange, if it is known.
     pub(super) exchange_type: Option<&'a str>,
-    /// The route's, for messages without their own.
+    /// The route's priority, for messages without their own.
     pub(super) priority: Option<u8>,
-    /// Seconds of native delayed delivery: the broker holds it back for so long.
+    /// Native delayed delivery: the seconds for which the broker holds the message back.
     pub(super) delay: Option<u32>,
 }
 
 impl Target<'_> {
-    /// What is published to, and with which key.
+    /// Returns the exchange and the routing key to publish with.
     pub(super) fn address(&self) -> (&str, Cow<'_, str>) {
         match self.delay {
             Some(seconds) => (DELAY_EXCHANGE, moment::delayed_key(seconds, &self.routing_key).into()),
@@ -50,7 +50,7 @@ impl Target<'_> {
         }
     }
 
-    /// For people.
+    /// Returns the target for people.
     pub(super) fn shown(&self) -> String {
         match &self.queue {
             Some(queue) => format!("the queue {queue:?}"),
@@ -99,7 +99,7 @@ impl Routing {
         }
     }
 
-    /// `delays`: whether the broker knows native delayed delivery.
+    /// Returns the target of a message. `delays`: whether the broker has native delayed delivery.
     pub(super) fn resolve<'a>(&'a self, message: &'a Outgoing<'_>, now: DateTime<Utc>, delays: bool) -> Target<'a> {
         let recorded = &message.recorded;
         let mut target = self.target(message.route_name(), recorded);
@@ -131,7 +131,7 @@ impl Routing {
         let configured = self.queues.get(queue);
         let exchange_type = configured.map_or(DIRECT, |queue| queue.exchange_type.as_str());
         let given = exchange.filter(|name| !name.is_empty()).zip(routing_key.filter(|key| !key.is_empty()));
-        // A direct queue is reached by its name through the default exchange, whatever it is bound to.
+        // A direct queue is reached by its name through the default exchange, regardless of its bindings.
         let (exchange, routing_key) = match (given, configured) {
             (Some(given), _) => given,
             (None, Some(configured)) if exchange_type != DIRECT => {
@@ -150,7 +150,8 @@ impl Routing {
         }
     }
 
-    /// The type of an exchange that the producer chose: it may have told, or the exchange is configured here.
+    /// Returns the type of an exchange that the producer chose: from the recorded declarations, or else from the
+    /// configuration.
     fn type_of<'a>(&'a self, exchange: &str, queue: Option<&str>, recorded: &'a Recorded<'_>) -> Option<&'a str> {
         if exchange.is_empty() {
             return Some(DIRECT);
@@ -161,7 +162,7 @@ impl Routing {
         told.or_else(configured).or_else(by_exchange).map(|queue| queue.exchange_type.as_str())
     }
 
-    /// What has to be declared before this is sent.
+    /// Returns the declarations that must precede the message.
     pub(super) fn declarations<'a>(
         &'a self,
         recorded: &'a Recorded<'_>,
@@ -180,7 +181,7 @@ impl Routing {
     }
 }
 
-/// A queue that nobody described: as Celery makes missing queues.
+/// The declaration of a queue that is not configured, as Celery creates missing queues.
 fn usual(name: &str, queue_type: QueueType) -> Declaration {
     let mut arguments = serde_json::Map::new();
     if queue_type == QueueType::Quorum {
@@ -231,7 +232,7 @@ mod tests {
         Routing::new(&CelerySettings { queues, routes, ..CelerySettings::new("amqp://") })
     }
 
-    /// The exchange and the routing key of a message of this task.
+    /// Returns the exchange and the routing key of a message of this task.
     fn address(task: &str, keys: &Value) -> (String, String) {
         let now = "2026-01-01T12:00:00Z".parse().unwrap();
         let mut payload =

@@ -1,4 +1,4 @@
-//! What the program says about a Celery broker, and what is refused before anything is sent.
+//! The settings of a Celery broker, and their checks before anything is sent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 use super::broker::Broker;
 use crate::{Secret, redact};
 
-/// Celery's name for its default queue, and for the exchange and the routing key of it.
+/// Celery's name for its default queue, and for that queue's exchange and routing key.
 const CELERY: &str = "celery";
 
-/// Queues that name no type of their own: what they are declared as, and whether delayed delivery is for them.
+/// The type of queues that name none. It also decides whether delayed delivery is used for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum QueueType {
     /// RabbitMQ's own default.
@@ -23,39 +23,39 @@ pub enum QueueType {
     Quorum,
 }
 
-/// A broker of Celery, as the configuration describes it. Its `Debug` shows of the broker only scheme, host and port.
+/// A Celery broker, as the configuration describes it. `Debug` shows only the broker's scheme, host and port.
 #[derive(Clone)]
 pub struct CelerySettings {
     /// `amqp://`, `amqps://`, `redis://`, `rediss://`, `redis+socket://` or `sentinel://`. Several addresses of RabbitMQ or
     /// of sentinels are separated by `;`.
     pub broker: Secret,
-    /// Certificates in PEM that are trusted besides the system's.
+    /// Certificates in PEM that are trusted in addition to the system's.
     pub ca_file: Option<Vec<u8>>,
-    /// For sending a batch. The sink answers a little earlier than the relay gives up, so that what was confirmed counts.
+    /// The timeout for a batch. The sink returns a little before the relay's timeout, so that confirmed messages count.
     pub timeout: Duration,
-    /// Where tasks go that no route matches.
+    /// The queue of tasks that no route matches.
     pub default_queue: String,
-    /// The exchange of the default queue; without it the queue's name.
+    /// The exchange of the default queue; by default the queue's name.
     pub default_exchange: Option<String>,
-    /// `direct`, `topic` or `fanout`: of the default queue's exchange.
+    /// The type of the default queue's exchange: `direct`, `topic` or `fanout`.
     pub default_exchange_type: String,
-    /// The routing key of the default queue; without it the queue's name.
+    /// The routing key of the default queue; by default the queue's name.
     pub default_routing_key: Option<String>,
-    /// What the default queue and queues that are not in `queues` are declared as.
+    /// The type of the default queue and of queues that are not in `queues`.
     pub queue_type: QueueType,
-    /// Queues by their names. One that is not here is a direct queue whose exchange and routing key are its name.
+    /// Queues by their names. A queue that is not here is a direct queue whose exchange and routing key are its name.
     pub queues: BTreeMap<String, CeleryQueue>,
-    /// Where tasks go when their producer has not said it; the first that matches decides.
+    /// Routes for tasks whose producer chose no queue. The first match decides.
     pub routes: Vec<CeleryRoute>,
-    /// Declare exchanges, queues and bindings before something is sent there, as Celery does.
+    /// Whether exchanges, queues and bindings are declared before a message is sent there, as Celery does.
     pub declare: bool,
-    /// The task that plain events are for; without it the one named like the event's type.
+    /// The task that plain events become; by default the task with the name of the event's type.
     pub task: Option<String>,
-    /// Redis: stands before every key, as kombu's `global_keyprefix`.
+    /// Redis: the prefix of every key, as kombu's `global_keyprefix`.
     pub key_prefix: String,
     /// Redis: the priorities that have a list of their own, as kombu's `priority_steps`.
     pub priority_steps: Vec<u8>,
-    /// Redis: stands between a queue's name and its priority, as kombu's `sep`.
+    /// Redis: the separator between a queue's name and its priority, as kombu's `sep`.
     pub separator: String,
     /// Sentinel: the name of the master to ask for.
     pub master_name: Option<String>,
@@ -64,7 +64,7 @@ pub struct CelerySettings {
 }
 
 impl CelerySettings {
-    /// A broker with everything at Celery's defaults. Nothing is declared.
+    /// Returns settings with Celery's defaults. Nothing is declared.
     pub fn new(broker: impl Into<Secret>) -> Self {
         Self {
             broker: broker.into(),
@@ -87,7 +87,7 @@ impl CelerySettings {
         }
     }
 
-    /// Everything that can be known to be wrong without asking the broker.
+    /// Checks everything that can be checked without the broker.
     pub(super) fn checked(&self) -> Result<Broker, CeleryError> {
         let broker = Broker::parse(self)?;
         if self.default_queue.is_empty() {
@@ -101,7 +101,7 @@ impl CelerySettings {
         Ok(broker)
     }
 
-    /// Names travel in AMQP's short strings.
+    /// Checks the length of names. AMQP carries them as short strings.
     fn check_names(&self) -> Result<(), CeleryError> {
         let short = |key: String, name: &str| {
             if name.len() > 255 { Err(CeleryError::TooLong { key }) } else { Ok(()) }
@@ -142,7 +142,7 @@ impl CelerySettings {
     }
 }
 
-/// The exchange type that is published to by the queue's name.
+/// The exchange type of queues that are published to by their name.
 pub(super) const DIRECT: &str = "direct";
 
 fn check_type(key: &str, given: &str) -> Result<(), CeleryError> {
@@ -152,18 +152,18 @@ fn check_type(key: &str, given: &str) -> Result<(), CeleryError> {
     Ok(())
 }
 
-/// A queue that is not Celery's usual direct one.
+/// A queue that differs from Celery's usual direct queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CeleryQueue {
-    /// Without it the queue's name.
+    /// The exchange; by default the queue's name.
     pub exchange: Option<String>,
-    /// `direct`, `topic`, `fanout`, `headers`, or what a plugin of RabbitMQ adds.
+    /// `direct`, `topic`, `fanout`, `headers`, or a type that a plugin of RabbitMQ adds.
     pub exchange_type: String,
-    /// Without it the queue's name.
+    /// The routing key; by default the queue's name.
     pub routing_key: Option<String>,
-    /// What it is declared with: `{"x-queue-type": "quorum"}`.
+    /// The arguments of its declaration: `{"x-queue-type": "quorum"}`.
     pub arguments: Map<String, Value>,
-    /// Whether queue and exchange survive a restart of the broker.
+    /// Whether the queue and the exchange survive a restart of the broker.
     pub durable: bool,
 }
 
@@ -179,23 +179,23 @@ impl Default for CeleryQueue {
     }
 }
 
-/// Tasks of these names go there.
+/// A route for tasks, by their names.
 #[derive(Debug, Clone)]
 pub struct CeleryRoute {
-    /// Over the task's name.
+    /// The pattern that the task's name must match.
     pub tasks: Pattern,
-    /// The queue; its own exchange and routing key are used unless the route has some.
+    /// The queue. Its own exchange and routing key are used unless the route has its own.
     pub queue: Option<String>,
-    /// An exchange; with a routing key it decides alone.
+    /// An exchange. Together with a routing key, it decides alone.
     pub exchange: Option<String>,
-    /// A routing key; for direct queues it counts only together with an exchange.
+    /// A routing key. For direct queues, it counts only together with an exchange.
     pub routing_key: Option<String>,
     /// The priority of tasks that have none.
     pub priority: Option<u8>,
 }
 
 impl CeleryRoute {
-    /// Tasks of this pattern to that queue.
+    /// Returns a route of the tasks that match the pattern to this queue.
     pub fn new(tasks: impl Into<Pattern>, queue: impl Into<String>) -> Self {
         Self { tasks: tasks.into(), queue: Some(queue.into()), exchange: None, routing_key: None, priority: None }
     }
@@ -225,30 +225,30 @@ impl fmt::Debug for CelerySettings {
     }
 }
 
-/// A setting that cannot work, by the name of its key.
+/// A setting that cannot work, with the name of its key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CeleryError {
-    /// It does not parse.
+    /// The URL does not parse.
     #[error("broker is not a URL ({reason}); write it like amqp://user:password@host:5672// or redis://host:6379/0")]
     Broker {
-        /// What was wrong, without the URL.
+        /// The reason, without the URL.
         reason: String,
     },
-    /// No broker that we know.
+    /// The URL's scheme is not supported.
     #[error(
         "broker has the scheme {scheme:?}; use amqp, amqps, redis, rediss, redis+socket or sentinel (several addresses are separated by `;`)"
     )]
     Scheme {
-        /// As given.
+        /// The given scheme.
         scheme: String,
     },
-    /// Several addresses where one server is meant.
+    /// Several addresses, for a broker that can have only one.
     #[error(
         "broker has several addresses; only RabbitMQ (amqp, amqps) and sentinel can have them, each with its scheme"
     )]
     SeveralAddresses,
-    /// A query that asks for something this client cannot do.
+    /// A key in the URL's query that this client does not support.
     #[error("broker has {key} in its query; {advice}")]
     Query {
         /// The query's key.
@@ -256,42 +256,42 @@ pub enum CeleryError {
         /// What to do instead.
         advice: &'static str,
     },
-    /// Redis databases have numbers.
+    /// The name of a Redis database is not a number.
     #[error("broker names the Redis database {given:?}, which is not a number; write it like redis://host:6379/0")]
     Database {
-        /// As given.
+        /// The given name.
         given: String,
     },
-    /// Sentinels look after several masters.
+    /// The master's name is missing. Sentinels watch several masters.
     #[error(
         "broker is a sentinel, and master_name is missing; set it to the name that the sentinels know the server by"
     )]
     MasterName,
-    /// Nothing where something is needed.
+    /// A required value is empty.
     #[error("{key} is empty; give it a value or remove it")]
     Empty {
-        /// Which one.
+        /// The key.
         key: String,
     },
-    /// Longer than what AMQP can carry.
+    /// A name is longer than AMQP can carry.
     #[error("{key} is longer than the 255 bytes that AMQP can carry; choose a shorter name")]
     TooLong {
-        /// Which one.
+        /// The key.
         key: String,
     },
-    /// A route without an end.
+    /// A route without a queue or an exchange.
     #[error("routes[{position}] says neither queue nor exchange; give it a queue")]
     RouteToNowhere {
-        /// Counted from 0.
+        /// The route's index, from 0.
         position: usize,
     },
     /// An exchange without a routing key, or the other way round.
     #[error("routes[{position}] has only one of exchange and routing_key; give it both, or a queue")]
     HalfARoute {
-        /// Counted from 0.
+        /// The route's index, from 0.
         position: usize,
     },
-    /// Not a list of rising numbers.
+    /// The list of priorities does not rise.
     #[error("priority_steps must be numbers that rise, like [0, 3, 6, 9]")]
     PrioritySteps,
     /// No certificate could be read.
@@ -299,10 +299,10 @@ pub enum CeleryError {
         "ca_file has no certificate that can be used ({reason}); it must be PEM, from -----BEGIN CERTIFICATE----- on"
     )]
     CaFile {
-        /// What was wrong.
+        /// The reason.
         reason: String,
     },
-    /// The client could not be made.
+    /// The client could not be built.
     #[error("the client for the broker cannot be made: {0}")]
     Client(String),
 }

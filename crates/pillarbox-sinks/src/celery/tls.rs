@@ -1,4 +1,4 @@
-//! Whom the sink trusts: the system's authorities and the ones of `ca_file`.
+//! The certificate authorities that the sink trusts: the system's and those of `ca_file`.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject as _;
 
 use super::settings::CeleryError;
 
-/// The certificates of `ca_file`, checked.
+/// Returns the certificates of `ca_file`, checked.
 pub(super) fn check(pem: &[u8]) -> Result<String, CeleryError> {
     let unusable = |reason: String| CeleryError::CaFile { reason };
     let mut roots = RootCertStore::empty();
@@ -22,7 +22,8 @@ pub(super) fn check(pem: &[u8]) -> Result<String, CeleryError> {
     String::from_utf8(pem.to_vec()).map_err(|error| unusable(error.to_string()))
 }
 
-/// All authorities in PEM, for a client that would forget the system's when it is given others. `None`: the system's.
+/// Returns all authorities in PEM, because the client drops the system's when it is given others. `None` means the system's
+/// only.
 pub(super) fn authorities(ca_file: Option<&[u8]>) -> Result<Option<Vec<u8>>, CeleryError> {
     let Some(own) = ca_file else { return Ok(None) };
     let mut pem = check(own)?;

@@ -1,5 +1,4 @@
-//! What is wrong with a configuration: each problem with its place and what to do, all of them at once, and never a
-//! secret's value.
+//! Problems of a configuration: each with its place and what to do, all of them at once, and never a secret's value.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -24,13 +23,13 @@ impl fmt::Display for ConfigError {
 }
 
 impl ConfigError {
-    /// One problem.
+    /// Returns an error with one problem.
     pub fn new(problem: impl Into<String>) -> Self {
         Self(vec![problem.into()])
     }
 
-    /// A text that is not TOML. The message has the line's number and not its text: a broken line may be the one with the
-    /// secret.
+    /// Returns the error for text that is not TOML. The message has the line's number and not its text: a broken line may
+    /// contain a secret.
     #[must_use]
     pub fn syntax(file: Option<&Path>, text: &str, error: &toml::de::Error) -> Self {
         let line =
@@ -55,14 +54,14 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    /// Whether it is about this key, or about a key in the key's table.
+    /// Returns whether the problem is about this key, or about a key in the key's table.
     pub(super) fn is_about(&self, key: &str) -> bool {
         self.place.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     }
 }
 
 impl Report {
-    /// A report without problems. Every problem with a key names the file.
+    /// Returns a report without problems. Every problem with a key names the file.
     #[must_use]
     pub fn new(file: Option<&Path>) -> Self {
         let file = file.map_or_else(String::new, |file| format!("{}: ", file.display()));
@@ -91,7 +90,7 @@ impl Report {
         Err(ConfigError(problems.into_iter().map(|problem| problem.text).collect()))
     }
 
-    /// An empty report about the same file.
+    /// Returns an empty report about the same file.
     pub(super) fn apart(&self) -> Self {
         Self { file: self.file.clone(), ..Self::default() }
     }
@@ -126,7 +125,7 @@ pub(super) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>)
         .map(|(_, name)| name)
 }
 
-/// One typing error is near, however short the word: `ulr` for `url`.
+/// Returns how similar two names are. One typing error counts as similar, however short the word: `ulr` for `url`.
 fn likeness(given: &str, known: &str) -> f64 {
     if strsim::damerau_levenshtein(given, known) <= 1 { 0.99 } else { strsim::jaro_winkler(given, known) }
 }

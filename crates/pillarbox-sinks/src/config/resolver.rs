@@ -1,9 +1,9 @@
-//! The application's side of a configuration: variables, flags and files. This crate only asks for them.
+//! The application's side of a configuration: variables, flags and files. This crate only asks the application for them.
 
 use std::io;
 use std::path::Path;
 
-/// Looks up what a configuration names: `env:NAME`, `file:PATH` and `ca_file`.
+/// Looks up the variables and files that a configuration names: `env:NAME`, `file:PATH` and `ca_file`.
 ///
 /// An application that reads the process's environment and its files writes:
 ///
@@ -29,7 +29,7 @@ pub trait Resolver {
     /// Returns the content of a file.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if the file cannot be read.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
     /// Returns the command line's flag that stands for this variable, and its value. A flag wins over the variable.

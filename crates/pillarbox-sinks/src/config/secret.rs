@@ -1,4 +1,4 @@
-//! Secrets as they are written: `env:NAME`, `file:PATH`, or plain. They are looked up only when a sink is built, so that a
+//! Secrets as they are configured: `env:NAME`, `file:PATH`, or plain. They are looked up only when a sink is built, so a
 //! host that only emits needs none of them.
 
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use super::resolver::Resolver;
 use super::value::FromConfig;
 use crate::Secret;
 
-/// Where a secret is.
+/// The place of a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretRef {
     /// In the configuration itself.
@@ -36,7 +36,7 @@ impl SecretRef {
     /// Returns the secret itself.
     ///
     /// # Errors
-    /// Says where the secret was looked up and why it was not found. The text continues a sentence that begins with the
+    /// Says where the secret was searched and why it was not found. The text continues a sentence that begins with the
     /// key's name.
     pub fn resolve(&self, resolver: &dyn Resolver) -> Result<Secret, String> {
         match self {
@@ -71,7 +71,7 @@ impl SecretRef {
         }
     }
 
-    /// Returns a URL for people. `redact`, a function of [`crate::redact`], removes what is secret in one that stands in the
+    /// Returns a URL for people. `redact`, a function of [`crate::redact`], removes the secrets from a URL that is in the
     /// configuration itself.
     #[must_use]
     pub fn shown_url(&self, redact: fn(&str) -> String) -> String {
@@ -81,7 +81,7 @@ impl SecretRef {
         }
     }
 
-    /// Returns what stands for the secret in a shell command: the variable that has it, or `***`.
+    /// Returns the secret's replacement in a shell command: the variable that holds it, or `***`.
     #[must_use]
     pub fn in_shell(&self) -> String {
         let is_name =

@@ -1,5 +1,4 @@
-//! A table of the configuration while it is read: each key is taken once, by its type, and a key that nobody takes is a
-//! mistake of its writer.
+//! A table of the configuration while it is read. Each key is taken once, by its type. A key that is not taken is reported.
 
 use std::fmt::Display;
 
@@ -16,20 +15,20 @@ pub struct Section<'a> {
     report: &'a Report,
     known: Vec<&'static str>,
     overrides: Option<Overrides<'a>>,
-    /// A required key may be missing.
+    /// Whether a required key may be missing.
     lenient: bool,
 }
 
-/// Variables `PREFIX_KEY` win over the file.
+/// Variables and flags `PREFIX_KEY` that win over the file.
 struct Overrides<'a> {
     resolver: &'a dyn Resolver,
     prefix: String,
-    /// Only flags of the command line do, and no variable of that name.
+    /// Whether only flags of the command line win, and variables do not.
     flags_only: bool,
 }
 
 impl<'a> Section<'a> {
-    /// A table at this place: `destinations`. The top of a file is at `""`.
+    /// Returns a table at this place: `destinations`. The top of a file is at `""`.
     pub fn new(place: impl Into<String>, table: Table, report: &'a Report) -> Self {
         Self { place: place.into(), table, report, known: Vec::new(), overrides: None, lenient: false }
     }
@@ -46,18 +45,18 @@ impl<'a> Section<'a> {
         if self.place.is_empty() { key.to_owned() } else { format!("{}.{key}", self.place) }
     }
 
-    /// Whether the file has this key.
+    /// Returns whether the file has this key.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
-    /// Takes the value of a key. A value of another type is reported, and `None`.
+    /// Takes the value of a key. Reports a value of another type and returns `None`.
     pub fn take<T: FromConfig>(&mut self, key: &'static str) -> Option<T> {
         self.take_checked(key, |_: &T| Ok(()))
     }
 
-    /// As [`Section::take`]; a value that the check refuses is reported too.
+    /// As [`Section::take`], and reports a value that the check refuses.
     pub fn take_checked<T: FromConfig>(
         &mut self,
         key: &'static str,
@@ -72,7 +71,7 @@ impl<'a> Section<'a> {
         T::from_toml(written?).and_then(checked).map_err(|what| self.problem(key, what)).ok()
     }
 
-    /// As [`Section::take`]; a key that is not there is reported with the advice: `write where to POST to`.
+    /// As [`Section::take`], and reports a missing key with the advice: `write where to POST to`.
     pub fn require<T: FromConfig>(&mut self, key: &'static str, advice: impl Display) -> Option<T> {
         if !self.lenient && !self.has(key) && self.overridden(key).is_none() {
             self.problem(key, format_args!("is missing; {advice}"));
@@ -93,7 +92,7 @@ impl<'a> Section<'a> {
         self.take_checked(key, refuse).and_then(|text: String| named(&text).map(|(_, choice)| *choice))
     }
 
-    /// Lets several readers read a copy each, and takes the keys that any of them knows. A key is reported only if no
+    /// Gives each reader a copy of this table, and takes the keys that any of them knows. A key is reported only if no
     /// reader accepts it. A required key may be missing.
     pub fn take_for_any<'r>(&mut self, readers: impl IntoIterator<Item = &'r dyn Fn(&mut Section<'_>)>) {
         let mut refused: Vec<(&'static str, Vec<Problem>)> = Vec::new();
@@ -136,7 +135,7 @@ impl<'a> Section<'a> {
         Some((format!("the environment variable {name}"), text))
     }
 
-    /// Flags of the command line that stand for `PREFIX_KEY` win over the file.
+    /// Lets flags of the command line for `PREFIX_KEY` win over the file.
     pub fn obey_flags(&mut self, prefix: &str, resolver: &'a dyn Resolver) {
         self.overrides = Some(Overrides { resolver, prefix: prefix.to_owned(), flags_only: true });
     }
@@ -151,7 +150,7 @@ impl<'a> Section<'a> {
         self.report.in_file(&self.place, what);
     }
 
-    /// Takes a table within this one, empty when it is not there. Overrides apply to it too.
+    /// Takes a table within this one; an empty one if it is missing. Overrides apply to it too.
     pub fn section(&mut self, key: &'static str) -> Section<'a> {
         self.known.push(key);
         let table = match self.table.remove(key) {
@@ -220,7 +219,7 @@ impl<'a> Section<'a> {
         sections
     }
 
-    /// Ends reading: every key that was not taken is reported as unknown.
+    /// Ends reading. Reports every key that was not taken as unknown.
     pub fn finish(self) {
         for key in self.table.keys() {
             let what = if self.place.is_empty() { "section" } else { "key" };
@@ -229,7 +228,8 @@ impl<'a> Section<'a> {
         self.warn_of_near_misses();
     }
 
-    /// A misspelt variable is only logged: others may use the same prefix, Kubernetes for one.
+    /// Logs misspelt variables. They are not errors, because other programs may use the same prefix, for example
+    /// Kubernetes.
     fn warn_of_near_misses(&self) {
         let Some(Overrides { resolver, prefix, flags_only: false }) = &self.overrides else { return };
         let known: Vec<String> = self.known.iter().map(|key| format!("{prefix}_{}", key.to_uppercase())).collect();

@@ -1,4 +1,4 @@
-//! Values as they are shown: as they would stand in the file, secrets as `***`.
+//! Values for display: as they would be written in the file, secrets as `***`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::secret::SecretRef;
 /// A key and its value.
 pub type Key = (&'static str, Value);
 
-/// Shows where a secret is, and nothing of the secret.
+/// Shows the place of a secret, never the secret.
 #[must_use]
 pub fn hidden(secret: &SecretRef) -> Value {
     text(secret.shown())

@@ -1,4 +1,4 @@
-//! How values are written: durations as `"30s"`, numbers as numbers; and the errors when they are not.
+//! The notation of values: durations as `"30s"`, numbers as numbers; and the errors for other notations.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ impl FromConfig for String {
 }
 
 const DURATION: &str = r#"a duration with its unit, like "30s", "5m" or "1h 30m""#;
-/// Far beyond what anybody waits for, and far below what clocks and databases cannot add to a moment.
+/// The longest duration: far longer than any useful wait, and short enough for clocks and databases to add to a time.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Reads a duration as people write it, in the file and on the command line.
@@ -81,7 +81,8 @@ impl FromConfig for Size {
 }
 
 impl std::fmt::Display for Size {
-    /// In the largest unit that has no fraction; less than a KiB cannot be written, and is rounded up.
+    /// Writes the size in the largest unit that has no fraction. There is no unit below KiB, so a smaller size is rounded
+    /// up.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let whole = UNITS.iter().find(|(_, unit)| self.0 >= *unit && self.0.is_multiple_of(*unit));
         let (name, unit) = whole.unwrap_or(&UNITS[2]);
@@ -144,10 +145,10 @@ impl FromConfig for u8 {
     }
 }
 
-/// A table that is passed on as it is.
+/// A table that is passed on unchanged.
 #[derive(Debug, Clone)]
 pub struct Json(
-    /// Its keys.
+    /// The table's keys.
     pub serde_json::Map<String, serde_json::Value>,
 );
 
@@ -200,26 +201,26 @@ impl<T: FromConfig> FromConfig for BTreeMap<String, T> {
     }
 }
 
-/// For [`super::Section::take_checked`]: at least one.
+/// For [`super::Section::take_checked`]: checks that a number is at least 1.
 ///
 /// # Errors
-/// When it is 0.
+/// Fails if it is 0.
 pub fn positive(number: &usize) -> Result<(), String> {
     if *number == 0 { Err("is 0, but must be at least 1".to_owned()) } else { Ok(()) }
 }
 
-/// For [`super::Section::take_checked`]: more than no bytes.
+/// For [`super::Section::take_checked`]: checks that a size is not 0.
 ///
 /// # Errors
-/// When it is 0.
+/// Fails if it is 0.
 pub fn some_bytes(size: &Size) -> Result<(), String> {
     if size.0 == 0 { Err("is nothing, but must be more".to_owned()) } else { Ok(()) }
 }
 
-/// For [`super::Section::take_checked`]: longer than no time.
+/// For [`super::Section::take_checked`]: checks that a duration is not 0.
 ///
 /// # Errors
-/// When it is 0.
+/// Fails if it is 0.
 pub fn some_time(duration: &Duration) -> Result<(), String> {
     if duration.is_zero() { Err("is 0s, but must be longer".to_owned()) } else { Ok(()) }
 }

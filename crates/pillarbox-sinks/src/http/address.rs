@@ -1,11 +1,11 @@
-//! Which addresses are on the public internet: literal ones are checked when a sink is made, names after each resolution,
-//! so that a name that changes its mind (DNS rebinding) does not help. Everything but [`PublicOnly`] is pure.
+//! Decides which addresses are on the public internet. Literal addresses are checked when a sink is built, names after each
+//! resolution, so that DNS rebinding does not help. Everything but [`PublicOnly`] is pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// The IANA special-purpose registry, and multicast: a network and the length of its prefix.
+/// The IANA special-purpose registry, and multicast: each network with the length of its prefix.
 const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),       // this host, unspecified
     (Ipv4Addr::new(10, 0, 0, 0), 8),      // private
@@ -24,7 +24,7 @@ const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),     // reserved, broadcast
 ];
 
-/// What is special inside the global unicast range.
+/// Special networks inside the global unicast range.
 const SPECIAL_V6: [(Ipv6Addr, u32); 3] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // IETF protocols, Teredo
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32), // documentation
@@ -34,7 +34,7 @@ const SPECIAL_V6: [(Ipv6Addr, u32); 3] = [
 const GLOBAL_UNICAST_V6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
-/// Whether an address is on the public internet.
+/// Returns whether an address is on the public internet.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -53,7 +53,7 @@ fn in_v6(address: Ipv6Addr, (network, prefix): (Ipv6Addr, u32)) -> bool {
     (address.to_bits() ^ network.to_bits()).leading_zeros() >= prefix
 }
 
-/// The IPv4 address that packets to this one end up at: mapped, NAT64 or 6to4.
+/// Returns the IPv4 address that packets to this address reach: mapped, NAT64 or 6to4.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [first, second, third, .., last_but_one, last] = address.segments();
     let join = |high: u16, low: u16| Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low));
@@ -66,7 +66,7 @@ fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// A name that leads into a private network only.
+/// A name that resolves to private addresses only.
 #[derive(Debug, thiserror::Error)]
 #[error("{name} is at the private address {address}; set allow_private = true if the receiver is meant to be there")]
 pub(super) struct PrivateName {
@@ -74,7 +74,7 @@ pub(super) struct PrivateName {
     address: IpAddr,
 }
 
-/// The system's resolver, without the private addresses of what it answers.
+/// The system's resolver, without private addresses in its results.
 pub(super) struct PublicOnly;
 
 impl Resolve for PublicOnly {

@@ -1,4 +1,4 @@
-//! What a receiver's answer means: delivered, or which kind of failure, and a piece of it for people to look at.
+//! Judges a receiver's response: delivered, or the kind of failure, with the beginning of the body for people.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -10,20 +10,20 @@ use reqwest::{Response, StatusCode, Url};
 
 use super::settings::HttpSettings;
 
-/// How much of an answer is kept, in bytes.
+/// The number of bytes of a response that are kept.
 const PIECE: usize = 1024;
-/// How long the body of an answer is waited for. The status has decided already: the body serves the reuse of the
-/// connection, and people. 100 milliseconds outlast a delayed acknowledgement between header and body.
+/// The timeout for the body of a response. The status has already decided; the body is read to reuse the connection, and
+/// for people. 100 milliseconds are longer than a delayed acknowledgement between header and body.
 const PATIENCE_DELIVERED: Duration = Duration::from_millis(100);
 const PATIENCE_FAILED: Duration = Duration::from_secs(1);
-/// A receiver must not park its events for ever by a slip of the pen.
+/// The longest `Retry-After`. A receiver's mistake must not park its events forever.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Shorter ones are in too many words to be hidden.
+/// The shortest secret that is hidden. A shorter text is part of too many words.
 const SHORTEST_HIDDEN: usize = 6;
-/// A part of a path that is longer is no word.
+/// A part of a path from this length on is a token, not a word.
 const LONG_WORD: usize = 20;
 
-/// How the answers of one receiver are read.
+/// Reads the responses of one receiver.
 pub(super) struct Answers {
     max_answer: usize,
     hidden: Vec<String>,
@@ -37,13 +37,13 @@ impl Answers {
         hidden.extend(url.query_pairs().map(|(_, value)| value.into_owned()));
         hidden.extend(in_path(url));
         hidden.retain(|text| text.len() >= SHORTEST_HIDDEN);
-        // What contains another is hidden before it.
+        // Longer texts first: a text may contain another.
         hidden.sort_by_key(|text| Reverse(text.len()));
         Self { max_answer: settings.max_answer, hidden }
     }
 
-    /// Whether it was delivered. `left` is what is left of the timeout: reading the body must not use it up, because
-    /// the status has decided already.
+    /// Returns whether the event was delivered. `left` is the rest of the timeout. Reading the body must not use it up,
+    /// because the status has already decided.
     pub(super) async fn judge(&self, mut response: Response, left: Duration) -> Result<(), SendError> {
         let status = response.status();
         if status.is_success() {
@@ -58,7 +58,7 @@ impl Answers {
         Err(failed(status, response.headers(), response.url(), SystemTime::now()).answered(status.as_u16(), piece))
     }
 
-    /// Reads until the end, the bound, an error or the end of patience: none of them changes what the status said.
+    /// Reads until the end, the limit, an error or the timeout. None of them changes the result.
     async fn read(&self, response: &mut Response, patience: Duration, mut keep: impl FnMut(&[u8])) {
         let all = async {
             let mut room = self.max_answer;
@@ -69,12 +69,12 @@ impl Answers {
                 keep(chunk);
             }
         };
-        // Too slow is as good as read to the bound.
+        // A timeout has the same effect as the limit.
         let _ = tokio::time::timeout(patience, all).await;
     }
 
-    /// The beginning of an answer as text that every database can store. Receivers that show the request on their error
-    /// page do not get our secrets into the table.
+    /// Returns the beginning of a response as text that every database can store. Secrets are hidden, because some
+    /// receivers show the request on their error page.
     fn piece(&self, read: &[u8]) -> String {
         let mut text = String::from_utf8_lossy(read);
         for hidden in &self.hidden {
@@ -100,7 +100,8 @@ fn failed(status: StatusCode, headers: &HeaderMap, url: &Url, now: SystemTime) -
     error.after(retry_after(headers, now))
 }
 
-/// The path, and what of it may be a token: tokens of webhooks often stand there. Plain words are not hidden by themselves.
+/// Returns the path and those of its parts that may be tokens, as webhooks often have them. Plain words are not hidden by
+/// themselves.
 fn in_path(url: &Url) -> Vec<String> {
     let path = url.path().trim_matches('/');
     let parts = path.split('/').flat_map(|part| [part.to_owned(), decoded(part)]);
@@ -109,7 +110,7 @@ fn in_path(url: &Url) -> Vec<String> {
     hidden
 }
 
-/// Without its percent signs.
+/// Decodes percent-encoding.
 fn decoded(part: &str) -> String {
     let (mut bytes, mut rest) = (Vec::with_capacity(part.len()), part.as_bytes());
     while let [first, more @ ..] = rest {
@@ -126,7 +127,7 @@ fn is_token(text: &str) -> bool {
     text.len() >= LONG_WORD || !text.chars().all(|c| c.is_ascii_lowercase() || matches!(c, '-' | '_' | '.'))
 }
 
-/// Of where it points to only the host is shown: the rest may hold tokens.
+/// Describes a redirect. Only the host of the target is shown: the rest may contain tokens.
 fn redirect(headers: &HeaderMap, url: &Url) -> String {
     let target = text(headers, LOCATION).and_then(|location| url.join(location).ok());
     match target.as_ref().and_then(Url::host_str) {
@@ -135,8 +136,8 @@ fn redirect(headers: &HeaderMap, url: &Url) -> String {
     }
 }
 
-/// Seconds, or a date. A date is compared with the receiver's own clock if the answer tells it, so that a wrong clock
-/// here does not matter.
+/// Reads `Retry-After`: seconds, or a date. A date is compared with the receiver's clock if the response has it, so that a
+/// wrong clock on this host does not matter.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let given = text(headers, RETRY_AFTER)?.trim();
     let wait = match given.parse() {

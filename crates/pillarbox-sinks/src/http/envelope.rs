@@ -21,7 +21,7 @@ struct Envelope<'a> {
     subject: Subject<'a>,
     time: &'a DateTime<Utc>,
     datacontenttype: &'static str,
-    // Extension attributes have no underscores. These say what the subject says, without a need to split it.
+    // Names of extension attributes have no underscores. These repeat the subject, so that receivers need not split it.
     aggregatetype: &'a str,
     aggregateid: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ impl Serialize for Subject<'_> {
     }
 }
 
-/// Writes the envelope's JSON, with the payload as it is. `traceparent` is the span that the receiver is told.
+/// Writes the envelope's JSON, with the payload unchanged. `traceparent` is the span that the receiver continues.
 pub(super) fn write(
     event: &EventParts<'_>,
     traceparent: Option<Cow<'_, str>>,
@@ -68,7 +68,7 @@ pub(super) fn write(
     })
 }
 
-/// A URI reference has something in it, and only what RFC 3986 lets stand in one.
+/// Checks that a URI reference is not empty and has only the characters that RFC 3986 allows.
 pub(super) fn check_source(source: &str) -> Result<(), HttpError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&byte);
     if source.is_empty() || !source.bytes().all(allowed) {

@@ -1,4 +1,4 @@
-//! What was wrong when there was no answer: which kind of failure it is, and its root cause in words.
+//! Explains why there was no response: the kind of failure, and its root cause as a message for people.
 
 use std::error::Error;
 use std::io;
@@ -9,13 +9,13 @@ use reqwest::Url;
 
 use super::settings::HttpSettings;
 
-/// Too many open files in the system, and in this process; the same on Linux, macOS and the BSDs.
+/// Too many open files in the system, and in this process. The codes are the same on Linux, macOS and the BSDs.
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 
-/// What is said about the failures of one receiver.
+/// Explains the failures of one receiver.
 pub(super) struct Failures {
-    /// Scheme, host and port: a URL's path and query are often its password.
+    /// Scheme, host and port. A URL's path and query are often secret.
     receiver: String,
     timeout: Duration,
     connect_timeout: Duration,
@@ -30,7 +30,7 @@ impl Failures {
         }
     }
 
-    /// Scheme, host and port.
+    /// Returns scheme, host and port.
     pub(super) fn receiver(&self) -> &str {
         &self.receiver
     }
@@ -63,7 +63,7 @@ impl Failures {
     }
 }
 
-/// The last of the chain, which says it best; what reqwest says itself has the whole URL and not the cause.
+/// Returns the last error of the chain, which is the most precise. reqwest's own text has the whole URL and not the cause.
 fn root_cause(error: &reqwest::Error) -> String {
     causes(error).last().map_or_else(|| "unknown".to_owned(), ToString::to_string)
 }
@@ -72,7 +72,7 @@ fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)
     std::iter::successors(error.source(), |cause| cause_of(*cause))
 }
 
-/// An I/O error leaves out what it was made from when it is asked for its source.
+/// Returns the cause of an error. An I/O error's `source` skips the error that it wraps.
 fn cause_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
         Some(inner) => Some(inner),
@@ -80,7 +80,7 @@ fn cause_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'st
     }
 }
 
-/// Whether it is this machine's fault, not the receiver's.
+/// Returns whether this machine is at fault, not the receiver.
 fn is_out_of_files(error: &reqwest::Error) -> bool {
     let code = |cause: &(dyn Error + 'static)| cause.downcast_ref::<io::Error>()?.raw_os_error();
     causes(error).filter_map(code).any(|code| code == EMFILE || code == ENFILE)

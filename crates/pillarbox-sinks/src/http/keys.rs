@@ -1,4 +1,4 @@
-//! The keys of a destination of kind "http": where to POST to, and how.
+//! The keys of a destination of kind "http": the URL to POST to, and the options.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const FORMATS: [(&str, Format); 2] = [("payload", Format::Payload), ("cloudevent
 #[derive(Debug, Clone, Copy)]
 pub struct Http;
 
-/// What stands in the body, as the configuration names it.
+/// The content of the body, as the configuration names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Payload,
@@ -38,7 +38,7 @@ impl Format {
     }
 }
 
-/// An HTTP receiver, as it was written; the secrets are looked up when the sink is built.
+/// An HTTP receiver, as it was configured. The secrets are looked up when the sink is built.
 #[derive(Debug, Clone)]
 struct HttpTarget {
     url: Option<SecretRef>,

@@ -1,6 +1,6 @@
-//! The request for a message: which headers it has, whose win, and what its body is. Knows nothing of connections.
+//! Builds the request for a message: headers, their precedence, and the body. Knows nothing of connections.
 //!
-//! An event's own headers come first, then what the settings say, then what Pillarbox says: the later win.
+//! An event's own headers come first, then those of the settings, then Pillarbox's own. Later ones win.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -25,10 +25,10 @@ const EVENT_TYPE: HeaderName = HeaderName::from_static("pillarbox-event-type");
 const AGGREGATE_TYPE: HeaderName = HeaderName::from_static("pillarbox-aggregate-type");
 const AGGREGATE_ID: HeaderName = HeaderName::from_static("pillarbox-aggregate-id");
 const ATTEMPT: HeaderName = HeaderName::from_static("pillarbox-attempt");
-/// How many headers a request has of Pillarbox's own, at most.
+/// The largest number of Pillarbox's own headers in a request.
 const OWN_HEADERS: usize = 10;
 
-/// What frames the message or belongs to one connection: nobody but the client sets it.
+/// Headers that frame the message or belong to one connection. Only the client sets them.
 const FRAMING: [&str; 14] = [
     "accept-encoding",
     "connection",
@@ -45,11 +45,11 @@ const FRAMING: [&str; 14] = [
     "transfer-encoding",
     "upgrade",
 ];
-/// What only the configuration sets: an event must not choose whom it is sent as.
+/// Headers that only the configuration sets. An event must not choose its credentials.
 const CONFIGURED: [&str; 4] = ["authorization", "content-type", "cookie", "user-agent"];
 const OWN_PREFIXES: [&str; 2] = ["webhook-", "pillarbox-"];
 
-/// Everything about a receiver's requests that is the same for each.
+/// The parts that all requests to a receiver share.
 pub(super) struct Requests {
     url: Url,
     mode: HttpMode,
@@ -70,8 +70,10 @@ impl Requests {
         &self.url
     }
 
+    /// Builds the request of a message.
+    ///
     /// # Errors
-    /// Only if the envelope cannot be written.
+    /// Fails only if the envelope cannot be written.
     pub(super) fn build(&self, message: &Message) -> Result<Request, SendError> {
         let body = self.body(message)?;
         let mut request = Request::new(Method::POST, self.url.clone());
@@ -115,7 +117,7 @@ impl Requests {
     }
 }
 
-/// The headers that name the event.
+/// Returns the headers that name the event.
 fn names<'a>(event: &EventParts<'a>) -> [(HeaderName, Cow<'a, str>); 3] {
     [
         (EVENT_TYPE, encoded(event.event_type)),
@@ -124,8 +126,8 @@ fn names<'a>(event: &EventParts<'a>) -> [(HeaderName, Cow<'a, str>); 3] {
     ]
 }
 
-/// The headers and the body of an event's request, for people: without secrets, and without headers that are other at each
-/// attempt.
+/// Returns the headers and the body of an event's request, for people: without secrets, and without headers that differ at
+/// each attempt.
 pub(super) fn shown(
     event: &EventParts<'_>,
     mode: &HttpMode,
@@ -143,7 +145,7 @@ pub(super) fn shown(
     headers.extend(names(event).map(|(name, text)| (name.to_string(), text.into_owned())));
     let is_configured = |name: &str| configured.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
     for (name, text) in event.headers {
-        // Control characters that could be sent are nothing for a terminal.
+        // Some control characters can be sent, but a terminal must not show them.
         if event_header(name, text).is_ok() && !is_configured(name) && !text.contains(char::is_control) {
             headers.push((name.clone(), text.clone()));
         }
@@ -158,7 +160,7 @@ fn content_type(mode: &HttpMode) -> &'static str {
     }
 }
 
-/// A payload that is sent from where the claim put it, without a copy.
+/// A payload that is sent from the claim's memory, without a copy.
 struct Payload(Message);
 
 impl AsRef<[u8]> for Payload {
@@ -241,8 +243,8 @@ fn value<'a>(text: impl Into<Cow<'a, str>>) -> Result<HeaderValue, SendError> {
     value.map_err(SendError::reject)
 }
 
-/// A name as a header's value, as CloudEvents encode them: what is not printable ASCII, and space, quote and percent,
-/// is percent-encoded, so that every name arrives and can be decoded.
+/// Encodes a name as a header's value, as CloudEvents does. Space, quote, percent and all characters that are not printable
+/// ASCII are percent-encoded, so that every name arrives and can be decoded.
 fn encoded(text: &str) -> Cow<'_, str> {
     let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'%';
     if text.bytes().all(plain) {

@@ -1,4 +1,4 @@
-//! What the program says about an HTTP receiver, and what is refused before anything is sent.
+//! The settings of an HTTP receiver, and their checks before anything is sent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,13 +10,13 @@ use reqwest::Url;
 use super::address;
 use crate::{Secret, redact};
 
-/// What stands in the body of a request.
+/// The content of a request's body.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum HttpMode {
-    /// The payload, byte for byte as the database gives it.
+    /// The payload, byte for byte as the database returns it.
     #[default]
     Payload,
-    /// A CloudEvents 1.0 envelope in structured mode, the payload as its `data`.
+    /// A CloudEvents 1.0 envelope in structured mode, with the payload as its `data`.
     CloudEvents {
         /// The envelope's `source`, a URI reference that names the application: `/shop`, `https://shop.example/orders`.
         source: String,
@@ -24,41 +24,41 @@ pub enum HttpMode {
 }
 
 impl HttpMode {
-    /// CloudEvents with the source `/pillarbox`.
+    /// Returns CloudEvents with the source `/pillarbox`.
     #[must_use]
     pub fn cloud_events() -> Self {
         Self::CloudEvents { source: "/pillarbox".to_owned() }
     }
 }
 
-/// An HTTP receiver, as the configuration describes it. Its `Debug` shows no secrets, and of the URL only the host.
+/// An HTTP receiver, as the configuration describes it. `Debug` shows no secrets, and only the URL's host.
 #[derive(Clone)]
 pub struct HttpSettings {
-    /// Where to POST to: `http` or `https`, without credentials.
+    /// The URL to POST to: `http` or `https`, without credentials.
     pub url: String,
-    /// Standard Webhooks secrets, `whsec_` followed by the base64 of 24 to 64 bytes; two while rotating. None: requests are
-    /// not signed.
+    /// Standard Webhooks secrets, `whsec_` followed by the base64 of 24 to 64 bytes; two during a rotation. If empty,
+    /// requests are not signed.
     pub secrets: Vec<Secret>,
     /// A token for `authorization: Bearer …`.
     pub bearer: Option<Secret>,
     /// Headers for every request. They win over an event's own headers.
     pub headers: BTreeMap<String, Secret>,
-    /// What stands in the body.
+    /// The content of the body.
     pub mode: HttpMode,
-    /// For the whole exchange. The relay has the same, this one is the second line.
+    /// The timeout for the whole exchange. The relay has the same timeout; this one is a second guard.
     pub timeout: Duration,
-    /// For DNS, TCP and TLS together; without it the smaller of `timeout` and five seconds.
+    /// The timeout for DNS, TCP and TLS together; by default the smaller of `timeout` and five seconds.
     pub connect_timeout: Option<Duration>,
-    /// Allow receivers in private networks and on this host.
+    /// Whether receivers in private networks and on this host are allowed.
     pub allow_private: bool,
-    /// Certificates in PEM that are trusted besides the system's.
+    /// Certificates in PEM that are trusted in addition to the system's.
     pub ca_file: Option<Vec<u8>>,
-    /// How many bytes of an answer are read at most.
+    /// The largest number of bytes that are read of a response.
     pub max_answer: usize,
 }
 
 impl HttpSettings {
-    /// A receiver with everything at its default: unsigned, the payload as the body, ten seconds, public addresses only.
+    /// Returns settings with the defaults: unsigned, the payload as the body, ten seconds, public addresses only.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -95,7 +95,7 @@ impl HttpSettings {
     }
 }
 
-/// A literal address never reaches the resolver, so it is checked here.
+/// Returns the URL's literal address. It never reaches the resolver, so it is checked here.
 fn literal_address(url: &Url) -> Option<IpAddr> {
     url.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
@@ -117,17 +117,17 @@ impl fmt::Debug for HttpSettings {
     }
 }
 
-/// A setting that cannot work, by the name of its key.
+/// A setting that cannot work, with the name of its key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
-    /// It does not parse.
+    /// The URL does not parse.
     #[error("url is not a URL: {0}; write it like https://receiver.example/events")]
     Url(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Neither `http` nor `https`.
+    /// The scheme is neither `http` nor `https`.
     #[error("url has the scheme {scheme:?}; use https, or http inside a network you trust")]
     Scheme {
-        /// As given.
+        /// The given scheme.
         scheme: String,
     },
     /// A user or a password in the URL.
@@ -136,54 +136,54 @@ pub enum HttpError {
     /// A literal address that is not on the public internet.
     #[error("url names the private address {address}; set allow_private = true if the receiver is meant to be there")]
     PrivateAddress {
-        /// As given, normalised.
+        /// The given address, normalised.
         address: IpAddr,
     },
-    /// It is not base64, or nothing.
+    /// A secret that is empty or not base64.
     #[error("secrets[{position}] is not a Standard Webhooks secret; write whsec_ followed by the base64 of the key")]
     Secret {
-        /// Counted from 0.
+        /// The secret's index, from 0.
         position: usize,
     },
-    /// It can be guessed.
+    /// A secret that is short enough to be guessed.
     #[error(
         "secrets[{position}] is too short: its key has {bytes} bytes, but must have 24 to 64; make one with \
          echo whsec_$(head -c 32 /dev/urandom | base64)"
     )]
     ShortSecret {
-        /// Counted from 0.
+        /// The secret's index, from 0.
         position: usize,
-        /// How many there are.
+        /// The number of bytes of its key.
         bytes: usize,
     },
-    /// It cannot stand in a header.
+    /// The token cannot be a header's value.
     #[error("bearer is empty or contains spaces or control characters; give the token alone, without the word Bearer")]
     Bearer,
-    /// Not a header's name.
+    /// A name that no header can have.
     #[error("headers has the name {name:?}, which no HTTP header can have; use letters, digits and dashes")]
     HeaderName {
-        /// As given.
+        /// The given name.
         name: String,
     },
-    /// The sink or the client sets it.
+    /// A header that the sink or the client sets.
     #[error("headers sets {name}, which Pillarbox sets itself; remove it")]
     ReservedHeader {
-        /// As given.
+        /// The given name.
         name: String,
     },
-    /// It cannot stand in a header.
+    /// A value that no header can have.
     #[error("headers has a value for {name} that no HTTP header can have; remove line breaks and control characters")]
     HeaderValue {
-        /// Whose value it is.
+        /// The header's name.
         name: String,
     },
-    /// `bearer` is one, `headers.authorization` another.
+    /// Both `bearer` and `headers.authorization` are set.
     #[error("both bearer and headers.authorization are set; keep one of them")]
     TwoAuthorizations,
-    /// Not a URI reference.
+    /// The source is not a URI reference.
     #[error("source {given:?} is not a URI reference; write it like /shop or https://shop.example/orders")]
     Source {
-        /// As given.
+        /// The given source.
         given: String,
     },
     /// No certificate could be read.
@@ -191,10 +191,10 @@ pub enum HttpError {
         "ca_file has no certificate that can be used ({reason}); it must be PEM, from -----BEGIN CERTIFICATE----- on"
     )]
     CaFile {
-        /// What was wrong.
+        /// The reason.
         reason: String,
     },
-    /// `https`, and nobody to trust.
+    /// The URL is `https`, and there are no authorities to trust.
     #[error(
         "this system has no certificate authorities, so no https receiver can be trusted; install ca-certificates, or set ca_file"
     )]
@@ -202,7 +202,7 @@ pub enum HttpError {
     /// TLS could not be set up.
     #[error("TLS cannot be set up: {0}")]
     Tls(#[source] rustls::Error),
-    /// The client could not be made.
+    /// The client could not be built.
     #[error("the HTTP client cannot be made: {0}")]
     Client(#[source] reqwest::Error),
 }

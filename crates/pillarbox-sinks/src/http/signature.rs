@@ -10,19 +10,19 @@ use sha2::Sha256;
 use super::settings::HttpError;
 use crate::Secret;
 
-/// As receivers' libraries read it: the padding, and the bits that fill up the last letter, do not matter.
+/// Base64 as receivers' libraries read it: padding, and the unused bits of the last letter, do not matter.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
         .with_decode_allow_trailing_bits(true),
 );
-/// In bytes. Standard Webhooks says 24 to 64; a longer one is no weaker.
+/// The shortest key, in bytes. Standard Webhooks says 24 to 64; a longer key is not weaker.
 const SHORTEST_KEY: usize = 24;
-/// `v1,` and the base64 of 32 bytes, and a space.
+/// The length of `v1,`, the base64 of 32 bytes, and a space.
 const SIGNATURE_LENGTH: usize = 3 + 44 + 1;
 
-/// The keys of one receiver, ready to sign: their first blocks are hashed already.
+/// The keys of one receiver, with their first blocks already hashed.
 pub(super) struct Keys(Vec<Hmac<Sha256>>);
 
 impl Keys {
@@ -42,7 +42,7 @@ impl Keys {
         Ok(Self(keys.collect::<Result<_, _>>()?))
     }
 
-    /// The value of `webhook-signature`, if there are keys.
+    /// Returns the value of `webhook-signature`, if there are keys.
     pub(super) fn sign(&self, id: &str, timestamp: &str, body: &[u8]) -> Option<String> {
         let mut signatures = String::with_capacity(self.0.len() * SIGNATURE_LENGTH);
         for key in &self.0 {

@@ -1,4 +1,4 @@
-//! TLS with rustls and ring: whom the sink trusts.
+//! TLS with rustls and ring: the certificate authorities that the sink trusts.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use rustls_native_certs::CertificateResult;
 
 use super::settings::{HttpError, HttpSettings};
 
-/// The system's authorities and the ones of `ca_file`.
+/// Returns a configuration that trusts the system's authorities and those of `ca_file`.
 ///
-/// Redirects are not followed, so a receiver with plain `http` never needs them: the system's are not even read then.
+/// For plain `http`, the system's authorities are not even read: redirects are not followed, so they are never needed.
 pub(super) fn config(settings: &HttpSettings, url: &Url) -> Result<ClientConfig, HttpError> {
     let mut roots = RootCertStore::empty();
     if let Some(pem) = &settings.ca_file {
@@ -39,7 +39,7 @@ fn add_own(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), HttpError> {
     if roots.is_empty() { Err(unusable("there is none".to_owned())) } else { Ok(()) }
 }
 
-/// A system without authorities is fine as long as `ca_file` gives some.
+/// Adds the system's authorities. A system without any is fine if `ca_file` has some.
 fn add_system(roots: &mut RootCertStore, system: CertificateResult) -> Result<(), HttpError> {
     for error in &system.errors {
         tracing::warn!(%error, "some of the system's certificate authorities cannot be read");

@@ -18,45 +18,45 @@ use crate::config::{ConfigError, Resolver, SecretRef, Section};
 
 /// A kind of destination: `kind = "http"`.
 pub trait Kind: Send + Sync + 'static {
-    /// Returns its name, as the configuration has it.
+    /// Returns the kind's name in the configuration.
     fn name(&self) -> &'static str;
 
-    /// Reads its keys. Problems go to the section; [`Section::require`] reports a key that is missing. Keys that all kinds
-    /// have (`timeout`, `ca_file`, `concurrency`, `rate`, `paused`) are not its own.
+    /// Reads the kind's keys. Problems go to the section; [`Section::require`] reports a missing key. Keys that all kinds
+    /// have (`timeout`, `ca_file`, `concurrency`, `rate`, `paused`) are read elsewhere.
     ///
-    /// The keys may be those of another kind, when the destination is a dry run. The target is dropped then.
+    /// In a dry run, the keys may be those of another kind. The target is dropped then.
     fn read(&self, section: &mut Section<'_>) -> Arc<dyn Target>;
 
-    /// Returns how many sends run at once unless `concurrency` says otherwise. `None`: as many as the relay's setting says.
+    /// Returns the number of sends at once if `concurrency` is not set. `None` means the relay's setting.
     fn concurrency(&self) -> Option<usize> {
         None
     }
 
-    /// Returns the prefix of the flags that win over its keys: `PILLARBOX_CELERY` for those that stand for
-    /// `PILLARBOX_CELERY_TIMEOUT`.
+    /// Returns the prefix of the flags that win over the kind's keys: with `PILLARBOX_CELERY`, a flag for
+    /// `PILLARBOX_CELERY_TIMEOUT` wins over `timeout`.
     fn flags(&self) -> Option<&'static str> {
         None
     }
 
-    /// Returns the environment variable that alone makes a destination of this kind.
+    /// Returns the environment variable that alone configures a destination of this kind.
     fn implied(&self) -> Option<Implied> {
         None
     }
 
-    /// Whether it only marks events as delivered. It may have the keys of all other kinds, so that a dry run is one changed
-    /// word.
+    /// Returns whether the kind only marks events as delivered. It accepts the keys of all other kinds, so that a dry run
+    /// is one changed word.
     fn is_dry_run(&self) -> bool {
         false
     }
 }
 
-/// An environment variable that makes a destination where no destination is configured. The destination has the name of its
+/// An environment variable that makes a destination if no destination is configured. The destination has the name of its
 /// kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Implied {
     /// `PILLARBOX_BROKER_URL`
     pub variable: &'static str,
-    /// The key that has the variable's value.
+    /// The key that takes the variable's value.
     pub key: &'static str,
 }
 
@@ -65,12 +65,12 @@ pub trait Target: Any + fmt::Debug + Send + Sync {
     /// Returns every key with its value, secrets as `***`.
     fn shown(&self) -> Vec<Key>;
 
-    /// Returns the address for people: without logins and without paths, which are often passwords.
+    /// Returns the address for people: without logins and paths, which are often secret.
     fn address(&self) -> Option<String> {
         None
     }
 
-    /// Builds the sink. [`Sink::reach`] of it is what `pillarbox doctor` asks. Nothing is sent yet.
+    /// Builds the sink. `pillarbox doctor` calls its [`Sink::reach`]. Nothing is sent yet.
     ///
     /// # Errors
     /// Says which key is wrong and what to do, without showing secrets: [`Build::problem`].
@@ -83,7 +83,7 @@ pub trait Target: Any + fmt::Debug + Send + Sync {
     }
 }
 
-/// What a sink is built with.
+/// The inputs for building a sink.
 pub struct Build<'a> {
     pub(super) place: &'a str,
     pub(super) timeout: Duration,
@@ -92,16 +92,16 @@ pub struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// Returns how long a send may take.
+    /// Returns the timeout of a send.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Returns the content of `ca_file`: certificates that are trusted besides the system's.
+    /// Returns the content of `ca_file`: certificates that are trusted in addition to the system's.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if the file cannot be read.
     pub fn authorities(&self) -> Result<Option<Vec<u8>>, ConfigError> {
         let read = |path: &Path| {
             let refused = |error: io::Error| format!("ca_file is {}, which cannot be read: {error}", path.display());
@@ -113,7 +113,7 @@ impl Build<'_> {
     /// Looks up the secret of a key.
     ///
     /// # Errors
-    /// When it is not where the configuration says.
+    /// Fails if the secret is not where the configuration says.
     pub fn secret(&self, key: &str, given: &SecretRef) -> Result<Secret, ConfigError> {
         given.resolve(self.resolver).map_err(|what| self.problem(format_args!("{key} {what}")))
     }
@@ -126,7 +126,7 @@ impl Build<'_> {
         given.map(|given| self.secret(key, given)).transpose()
     }
 
-    /// An error about this destination. The text begins with the key's name.
+    /// Returns an error about this destination. The text begins with the key's name.
     pub fn problem(&self, what: impl fmt::Display) -> ConfigError {
         ConfigError::new(format!("{}.{what}", self.place))
     }
@@ -135,22 +135,22 @@ impl Build<'_> {
 /// An HTTP request, for people who want to repeat it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownRequest {
-    /// Without what is secret.
+    /// The URL, without secrets.
     pub url: String,
     /// Names and values.
     pub headers: Vec<(String, String)>,
-    /// Names, and the shell variables that have their values.
+    /// Names of headers, and the shell variables that hold their values.
     pub secret_headers: Vec<(String, String)>,
     /// The body, as it is sent.
     pub body: String,
-    /// The request has a signature that is left out here.
+    /// Whether the request has a signature, which is left out here.
     pub signed: bool,
 }
 
 /// The parts of an event that receivers see.
 #[derive(Debug, Clone, Copy)]
 pub struct EventParts<'a> {
-    /// The delivery's id for receivers.
+    /// The delivery's id, as receivers see it.
     pub id: Uuid,
     /// `order.placed`
     pub event_type: &'a str,
@@ -158,7 +158,7 @@ pub struct EventParts<'a> {
     pub aggregate_type: &'a str,
     /// `42`
     pub aggregate_id: &'a str,
-    /// When it was emitted.
+    /// When the event was emitted.
     pub created_at: DateTime<Utc>,
     /// Trace context and custom headers.
     pub headers: &'a Headers,

@@ -21,17 +21,17 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// A destination, as the configuration describes it.
 #[derive(Debug, Clone)]
 pub struct DestinationSettings {
-    /// Routes name it so.
+    /// The name that routes use.
     pub name: String,
-    /// How long a send may take.
+    /// The timeout of a send.
     pub timeout: Duration,
-    /// Certificates that are trusted besides the system's.
+    /// Certificates that are trusted in addition to the system's.
     pub ca_file: Option<PathBuf>,
-    /// How many sends run at once.
+    /// The number of sends at once.
     pub concurrency: usize,
-    /// Events per second; `None` is no limit.
+    /// Events per second; `None` means no limit.
     pub rate: Option<f64>,
-    /// Nothing is sent; its events wait.
+    /// Whether sending is paused. Events wait.
     pub paused: bool,
     place: String,
     kind: &'static str,
@@ -102,13 +102,13 @@ impl DestinationSettings {
         self.kind
     }
 
-    /// Whether it only marks events as delivered.
+    /// Returns whether the destination only marks events as delivered.
     #[must_use]
     pub fn is_dry_run(&self) -> bool {
         self.is_dry_run
     }
 
-    /// Returns what the keys of its kind describe.
+    /// Returns the target that the keys of its kind describe.
     #[must_use]
     pub fn target(&self) -> &dyn Target {
         self.target.as_ref()

@@ -1,4 +1,4 @@
-//! Events as the API answers them.
+//! Events in the API's responses.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ use crate::desk::{EventStory, Moment, What};
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventPage {
     events: Vec<EventSummary>,
-    /// `cursor` of the next page; without it this was the last one
+    /// `cursor` of the next page; missing on the last page
     next: Option<String>,
-    /// How many events were looked at for this page
+    /// The number of events that were searched for this page
     looked_at: u64,
-    /// How far that led, in the time by which the list is ordered
+    /// The time that the search reached, in the list's order
     reached: Option<DateTime<Utc>>,
 }
 
@@ -34,24 +34,24 @@ pub(crate) struct Events {
 #[derive(Debug, Serialize, ToSchema)]
 struct EventSummary {
     id: Uuid,
-    /// In the order of emits
+    /// The position in the order of emits
     seq: i64,
     aggregate_type: String,
     aggregate_id: String,
     event_type: String,
     state: StateName,
     idempotency_key: String,
-    /// That failed
+    /// The number of failed attempts
     attempts: u32,
-    /// 0 means no limit; without it the relay's counts
+    /// 0 means no limit; without it, the relay's setting counts
     max_attempts: Option<u32>,
     next_attempt_at: Option<DateTime<Utc>>,
-    /// The destination that it waits for, or `unrouted`
+    /// The destination that the event waits for, or `unrouted`
     parked_on: Option<String>,
-    /// Of a dead letter: the destination that did not get it
+    /// For a dead letter: the destination that the delivery failed on
     failed_on: Option<String>,
     delivered_at: Option<DateTime<Utc>>,
-    /// Empty when there is none
+    /// The last error; empty if there is none
     error: String,
     created_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
@@ -97,29 +97,29 @@ impl From<Vec<EventView>> for Events {
     }
 }
 
-/// An event with all that is known of it
+/// An event with all details
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventFull {
     event: EventSummary,
-    /// As it is stored but for what is masked
+    /// The payload as it is stored, with masked values hidden
     #[schema(value_type = serde_json::Value)]
     payload: Box<RawValue>,
     headers: BTreeMap<String, String>,
-    /// The destinations that it is routed to; `null` when no route matches
+    /// The destinations that the event is routed to; `null` if no route matches
     goes_to: Option<Vec<String>>,
-    /// Of the trace that it was emitted in
+    /// The id of the trace in which the event was emitted
     trace_id: Option<String>,
-    /// The event that it repeats
+    /// The event of which this is a replay
     replay_of: Option<String>,
-    /// Of a fan-out that did not succeed at once
+    /// The deliveries of a fan-out that did not succeed at once
     deliveries: Vec<Delivery>,
-    /// What happened to it, the oldest first, and what comes next
+    /// The history, oldest first, and the next step
     timeline: Vec<Happened>,
-    /// Its requests to HTTP destinations as `curl` commands, without secrets
+    /// The requests to HTTP destinations as `curl` commands, without secrets
     requests: Vec<CurlCommand>,
 }
 
-/// A destination of a fan-out
+/// One delivery of a fan-out
 #[derive(Debug, Serialize, ToSchema)]
 struct Delivery {
     destination: String,
@@ -128,48 +128,48 @@ struct Delivery {
     attempts: u32,
     next_attempt_at: Option<DateTime<Utc>>,
     delivered_at: Option<DateTime<Utc>>,
-    /// Empty when there is none
+    /// The last error; empty if there is none
     error: String,
 }
 
-/// A request that can be tried by hand
+/// A request to try by hand
 #[derive(Debug, Serialize, ToSchema)]
 struct CurlCommand {
     destination: String,
     command: String,
 }
 
-/// Something that happened to an event, or will
+/// One step of an event's history, or the next one
 #[derive(Debug, Serialize, ToSchema)]
 struct Happened {
     at: DateTime<Utc>,
     what: HappenedName,
     destination: Option<String>,
-    /// Of the attempt
+    /// The number of the attempt
     number: Option<u32>,
     took_ms: Option<u64>,
     status_code: Option<u16>,
     error: Option<String>,
-    /// A piece of what the receiver answered
+    /// The beginning of the receiver's response
     answer: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum HappenedName {
-    /// Its transaction was committed
+    /// The application's transaction was committed
     Committed,
     /// An attempt failed
     Failed,
-    /// One of its destinations has it
+    /// One of several destinations received it
     DeliveredTo,
-    /// All of its destinations have it
+    /// All destinations received it
     Delivered,
-    /// It is a dead letter
+    /// It became a dead letter
     GivenUp,
     /// It waits for a destination or a route
     Parked,
-    /// When it is tried next
+    /// The time of the next attempt
     Next,
 }
 

@@ -1,4 +1,4 @@
-//! Metrics, relays and destinations as the API answers them. Times are in seconds.
+//! Metrics, relays and destinations in the API's responses. Times are in seconds.
 
 use chrono::{DateTime, Utc};
 use pillarbox::store::{Depth, LaneView, Minute, RelayView};
@@ -9,20 +9,20 @@ use uuid::Uuid;
 use super::seconds;
 use crate::desk::{DestinationStatus, Health, Metrics, Overview as DeskOverview};
 
-/// What one wants to see first
+/// The most important metrics
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Overview {
     at: DateTime<Utc>,
     waiting: Waiting,
-    /// Of the whole window
+    /// Metrics of the whole window
     flow: Flow,
-    /// For each minute of the window, the oldest first
+    /// Metrics of each minute of the window, oldest first
     series: Vec<FlowAt>,
     relays: Vec<Relay>,
     destinations: Vec<Destination>,
 }
 
-/// What waits: exact up to 10,000 each, beyond that about so many
+/// Waiting events: exact up to 10,000 each, an estimate beyond that
 #[derive(Debug, Serialize, ToSchema)]
 struct Waiting {
     due: u64,
@@ -47,16 +47,16 @@ impl From<Depth> for Waiting {
     }
 }
 
-/// What happened, and how long it took from commit to delivered
+/// Deliveries and failures, and the latency from commit to delivery
 #[derive(Debug, Serialize, ToSchema)]
 struct Flow {
-    /// Events
+    /// The number of delivered events
     delivered: u64,
-    /// Attempts
+    /// The number of failed attempts
     failed: u64,
-    /// Events
+    /// The number of events that became dead letters
     given_up: u64,
-    /// Of the attempts; `null` when there were none
+    /// The share of attempts that succeeded; `null` if there were none
     success_rate: Option<f64>,
     latency_p50_seconds: Option<f64>,
     latency_p95_seconds: Option<f64>,
@@ -77,20 +77,20 @@ impl From<Metrics> for Flow {
     }
 }
 
-/// What happened in a minute
+/// The metrics of one minute
 #[derive(Debug, Serialize, ToSchema)]
 struct FlowAt {
     at: DateTime<Utc>,
     flow: Flow,
 }
 
-/// What happened, per minute and destination
+/// Metrics per minute and destination
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Minutes {
     minutes: Vec<MinuteOf>,
 }
 
-/// What happened at a destination in a minute
+/// The metrics of a destination in one minute
 #[derive(Debug, Serialize, ToSchema)]
 struct MinuteOf {
     at: DateTime<Utc>,
@@ -115,17 +115,17 @@ pub(crate) struct Relays {
     relays: Vec<Relay>,
 }
 
-/// A relay that has said that it lives
+/// A relay that has written a heartbeat
 #[derive(Debug, Serialize, ToSchema)]
 struct Relay {
     id: Uuid,
     host: String,
     started_at: DateTime<Utc>,
     heartbeat_at: DateTime<Utc>,
-    /// Events that it has
+    /// The number of events in flight
     in_flight: u64,
     idle: bool,
-    /// Its heartbeat is recent
+    /// Whether its heartbeat is recent
     alive: bool,
 }
 
@@ -155,45 +155,45 @@ pub(crate) struct Destinations {
     destinations: Vec<Destination>,
 }
 
-/// A destination: what is said of it, and how it does
+/// A destination: configuration, health and metrics
 #[derive(Debug, Serialize, ToSchema)]
 struct Destination {
     name: String,
     health: HealthName,
-    /// `http`, `celery` or `discard`; `null` when only a relay with another configuration knows it
+    /// `http`, `celery` or `discard`; `null` if only a relay with another configuration knows it
     kind: Option<String>,
-    /// Without what lets somebody in
+    /// The address, without secrets
     address: Option<String>,
     /// Patterns of event types that are routed to it
     events: Vec<String>,
     timeout_seconds: Option<f64>,
     concurrency: Option<usize>,
-    /// Events per second at most
+    /// The maximum number of events per second
     rate: Option<f64>,
-    /// By the configuration
+    /// Whether the configuration pauses it
     paused_by_configuration: bool,
     paused_at: Option<DateTime<Utc>>,
     paused_by: Option<String>,
-    /// In the relays' queues
+    /// The number of events in the relays' queues
     queued: u64,
-    /// On their way
+    /// The number of events in flight
     sending: u64,
     last_error: Option<String>,
     last_error_at: Option<DateTime<Utc>>,
-    /// Of the window
+    /// Metrics of the window
     flow: Flow,
-    /// What each living relay says of it
+    /// The state of its lane in each living relay
     lanes: Vec<Lane>,
 }
 
-/// How a destination is, the worst that a living relay says
+/// The health of a destination: the worst that a living relay reports
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum HealthName {
     /// No living relay knows it
     Unknown,
     Up,
-    /// Slower than what comes in
+    /// Events come in faster than it takes them
     Congested,
     /// Its breaker is open
     Down,

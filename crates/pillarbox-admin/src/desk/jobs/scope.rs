@@ -1,5 +1,5 @@
-//! The events of a job as they stand in its row. Another version of the program may have written it, so unknown fields are
-//! an error: a job must not work on more events than were chosen.
+//! The events of a job, as its row stores them. Another version of the program may have written the row, so unknown fields
+//! are an error: a job must not act on more events than were chosen.
 
 use chrono::{DateTime, Utc};
 use pillarbox::Routes;
@@ -48,7 +48,7 @@ impl Stored {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Reads it back. A destination is searched for by the routes of this process.
+    /// Reads the stored form. A destination is resolved by the routes of this process.
     pub(super) fn chosen(json: &str, routes: &Routes) -> Result<Chosen, String> {
         let stored: Self = serde_json::from_str(json).map_err(|error| format!("its filter cannot be read: {error}"))?;
         let state = State::parse(&stored.state).ok_or_else(|| format!("its state {:?} is unknown", stored.state))?;

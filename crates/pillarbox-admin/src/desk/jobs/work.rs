@@ -1,5 +1,5 @@
-//! The work on jobs: batch by batch at the job's rate, under a lease that heartbeats renew. A process that loses its lease
-//! stops, and one that is killed is replaced by another: each batch moves the job's cursor in its own transaction.
+//! Works on jobs: batch by batch at the job's rate, under a lease that heartbeats renew. A process that loses its lease
+//! stops. If a process is killed, another one takes over: each batch moves the job's cursor in its own transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use uuid::Uuid;
 use super::scope::Stored;
 use super::walk::{PAGE, Walk};
 
-/// How long a process may be silent before another one takes its job.
+/// How long a process may miss its heartbeats before another one takes its job.
 pub(super) const LEASE: Duration = Duration::from_secs(10);
-/// How often a lease is renewed while a job waits for its rate. Then it is also noticed that the job was cancelled.
+/// The interval of heartbeats while a job waits for its rate. A heartbeat also notices that the job was cancelled.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// How often jobs are searched for whose process is gone.
+/// The interval of the search for jobs whose process has died.
 const ADOPT: Duration = Duration::from_secs(3);
-/// How often in a row the database may fail before a job does, and the pause after each.
+/// The number of database errors in a row that a job survives, and the pause after each.
 const FAILURES: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What works on jobs.
+/// Works on jobs.
 #[derive(Clone)]
 pub(super) struct Worker {
     pub(super) store: Arc<dyn AdminStore>,
     pub(super) routes: Routes,
 }
 
-/// Whether there is more to do.
+/// Whether a job continues.
 enum Step {
     More,
     /// The job has ended, or another process has it.
@@ -37,7 +37,7 @@ enum Step {
 }
 
 impl Worker {
-    /// Goes on with jobs whose process is gone, one after another.
+    /// Continues jobs whose process has died, at most one per search.
     pub(super) async fn adopt(self) {
         let mut jobs = tokio::task::JoinSet::new();
         loop {
@@ -55,7 +55,7 @@ impl Worker {
         }
     }
 
-    /// Works until all of it is done, somebody cancels it, or the lease is lost.
+    /// Works until the job is done or cancelled, or the lease is lost.
     pub(super) async fn work(self, job: JobView, token: Uuid) {
         let lease = JobLease { job: job.job.id, token, lasts: LEASE };
         let chosen = match Stored::chosen(&job.job.scope, &self.routes) {
@@ -93,7 +93,7 @@ impl Worker {
         Ok(if stretch.next.is_some() { Step::More } else { Step::Over })
     }
 
-    /// Waits for the rate and renews the lease meanwhile. Returns false when the lease is lost, or the job has ended.
+    /// Waits for the rate and renews the lease meanwhile. Returns false if the lease is lost or the job has ended.
     async fn wait(&self, lease: JobLease, until: Instant) -> Result<bool, StoreError> {
         loop {
             let beat = Instant::now() + HEARTBEAT;
@@ -116,7 +116,7 @@ impl Worker {
     }
 }
 
-/// No more than so many a second.
+/// Limits the events per second.
 struct Pace {
     rate: Option<f64>,
     next: Instant,
@@ -132,12 +132,12 @@ impl Pace {
         self.rate.map_or(PAGE, |rate| (rate as usize).clamp(1, PAGE))
     }
 
-    /// Returns when so many may go.
+    /// Returns when this many events may be sent.
     fn next_for(&self, events: usize) -> Instant {
         if events == 0 { Instant::now() } else { self.next }
     }
 
-    /// So many have gone.
+    /// Counts events that were sent.
     fn went(&mut self, events: usize) {
         if let Some(rate) = self.rate {
             let took = Duration::from_secs_f64(events as f64 / rate);

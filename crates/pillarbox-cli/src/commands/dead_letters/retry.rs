@@ -1,5 +1,5 @@
-//! `pillarbox dead-letters retry`: a group, what a filter finds, or all of them, at a rate that receivers can bear. The work
-//! itself is the desk's, as on the admin's pages.
+//! `pillarbox dead-letters retry`: retries a group, the matches of a filter, or all dead letters, at a rate that receivers
+//! can take. The desk does the work, as for the admin's pages.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -16,28 +16,28 @@ use super::super::{Misuse, Session};
 use super::{Which, named};
 use crate::output::count;
 
-/// How often progress is looked at.
+/// The interval at which progress is read.
 const GLANCE: Duration = Duration::from_millis(100);
-/// How often it is told where nobody sees a bar.
+/// The number of intervals between two lines of progress, where there is no progress bar.
 const TOLD_EVERY: u32 = 20;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Those of one group, as `pillarbox dead-letters` calls it
+    /// The group, by its name in `pillarbox dead-letters`
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
     #[command(flatten)]
     which: Which,
-    /// All that failed within the time that --within gives
+    /// All that failed within the time of --within
     #[arg(long, conflicts_with_all = ["group", "event_type", "destination"])]
     all: bool,
     /// Events per second at most
     #[arg(long, value_name = "EVENTS")]
     rate: Option<f64>,
-    /// Say how many it would be, and do nothing
+    /// Print the number of events, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
@@ -89,7 +89,7 @@ fn shown(expected: Preview) -> String {
     if expected.at_least { format!("at least {events}") } else { events }
 }
 
-/// Until it has ended: by a bar for people, by lines for logs. Ctrl-C ends it after its batch.
+/// Shows the progress until the job has ended: a bar at a terminal, lines elsewhere. Ctrl-C cancels it after its batch.
 async fn watch(desk: &Desk, mut job: Job, session: &Session) -> anyhow::Result<Job> {
     let bar = bar(&job, session);
     let interrupted = tokio::signal::ctrl_c();

@@ -1,4 +1,4 @@
-//! `pillarbox events fail` and `pillarbox events replay`: what people do to single events, by the desk.
+//! `pillarbox events fail` and `pillarbox events replay`: actions on single events, through the desk.
 
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ pub(crate) struct Fail {
     /// The events' ids
     #[arg(required = true)]
     ids: Vec<Uuid>,
-    /// Why, for those who look at it later
+    /// The reason, which becomes part of the events' error
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Replay {
     ids: Vec<Uuid>,
 }
 
-/// Success only if all of them were changed.
+/// Returns success only if all events were changed.
 fn code(changed: usize, of: usize) -> ExitCode {
     if changed == of { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

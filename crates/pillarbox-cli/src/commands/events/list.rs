@@ -9,7 +9,7 @@ use super::{Which, moment};
 use crate::output::count;
 use crate::table::{Align, Table, shortened};
 
-/// How much of an error a table shows.
+/// The longest error in the table, in characters.
 const NOTE_WIDTH: usize = 60;
 
 #[derive(Debug, Args)]
@@ -22,13 +22,13 @@ pub(crate) struct Arguments {
     parked_on: Option<String>,
     #[command(flatten)]
     which: Which,
-    /// At most so many
+    /// At most this many events
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// Go on where the last page ended: it says how
+    /// Continue after this cursor, which the previous page prints
     #[arg(long, value_name = "CURSOR")]
     after: Option<Cursor>,
-    /// The oldest first; what waits is always listed in the order in which it is due
+    /// The oldest first; waiting events are always in the order in which they are due
     #[arg(long)]
     oldest_first: bool,
 }
@@ -52,7 +52,7 @@ pub(super) async fn run(arguments: Arguments, session: &Session) -> anyhow::Resu
     Ok(())
 }
 
-/// Why the list is not at its end.
+/// Returns why the list is incomplete.
 fn how_far(page: &Page, limit: usize) -> String {
     match page.reached {
         Some(reached) if page.events.len() < limit => {
@@ -89,7 +89,7 @@ fn render(events: &[EventView]) -> String {
     table.render()
 }
 
-/// What one wants to know next.
+/// Returns the most important detail of the event's state.
 fn note(event: &EventView) -> String {
     match (event.state, event.next_attempt_at) {
         (State::Parked, _) => waits_for(event),

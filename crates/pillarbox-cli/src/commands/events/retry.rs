@@ -1,4 +1,4 @@
-//! `pillarbox events retry`: by ids, or all dead letters that the filters find.
+//! `pillarbox events retry`: retries events by id, or all dead letters that match the filters.
 
 use std::process::ExitCode;
 
@@ -21,15 +21,15 @@ pub(crate) struct Arguments {
     /// The events' ids
     #[arg(required_unless_present = "failed", conflicts_with = "failed")]
     ids: Vec<Uuid>,
-    /// All failed events that the filters find
+    /// All failed events that match the filters
     #[arg(long)]
     failed: bool,
     #[command(flatten)]
     which: Which,
-    /// At most so many, the oldest first
+    /// At most this many events, the oldest first
     #[arg(long, requires = "failed", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short, requires = "failed")]
     yes: bool,
 }
@@ -71,11 +71,11 @@ pub(super) async fn run(arguments: Arguments, session: &Session) -> anyhow::Resu
         }
     }
     let all_due = answer(session, &answers)?;
-    // What has moved on since it was found needs no retry; what was asked for by its id and refused is a failure.
+    // An event that changed after the search needs no retry. A refused event that was named by its id is a failure.
     Ok(if all_due || arguments.failed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The failed events that the filters find, the oldest first.
+/// Returns the failed events that match the filters, oldest first.
 async fn failed(inspect: &dyn Inspect, which: Which, limit: Option<u32>) -> Result<Vec<Uuid>, StoreError> {
     let filter = which.into_filter(Some(State::Failed));
     let most = limit.map_or(usize::MAX, |limit| limit as usize);
@@ -93,7 +93,7 @@ async fn failed(inspect: &dyn Inspect, which: Which, limit: Option<u32>) -> Resu
     Ok(ids)
 }
 
-/// Answers whether all of them are due now.
+/// Prints the result, and returns whether all events are due now.
 fn answer(session: &Session, answers: &[(Uuid, Retried)]) -> anyhow::Result<bool> {
     let due = answers.iter().filter(|(_, retried)| *retried == Retried::Due).count();
     let events: Vec<_> = answers.iter().map(|(id, retried)| json!({ "id": id, "result": retried })).collect();

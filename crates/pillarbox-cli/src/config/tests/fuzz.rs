@@ -1,4 +1,4 @@
-//! Any text for a configuration: it is read or refused, and no secret of it is shown.
+//! Any text is either read as a configuration or refused, and none of its secrets is shown.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const MARK: &str = "hunter2";
 
-/// A value with the secret in it, of a shape that may be right or wrong.
+/// Returns a value that contains the secret, in a valid or invalid form.
 fn secret() -> impl Strategy<Value = String> {
     let text =
         ("[a-z:/@?=&_ -]{0,8}", "[a-z:/@?=&_ -]{0,8}").prop_map(|(before, behind)| format!("{before}{MARK}{behind}"));
@@ -22,7 +22,7 @@ fn line(keys: &'static [&'static str]) -> impl Strategy<Value = String> {
     (proptest::sample::select(keys), secret()).prop_map(|(key, value)| format!("{key} = {value}\n"))
 }
 
-/// Destinations, users and headers with secrets where secrets stand.
+/// Returns destinations, users and headers with secrets in their usual places.
 fn with_secrets() -> impl Strategy<Value = String> {
     let keys = &["url", "secrets", "bearer", "headers", "headers.x-key", "broker", "sentinel_password"];
     let destination = ("http|celery|discard|other", proptest::collection::vec(line(keys), 0..4));
@@ -38,7 +38,7 @@ fn with_secrets() -> impl Strategy<Value = String> {
     })
 }
 
-/// Reads it, and whatever can be said about it.
+/// Reads the text, and returns all output about it.
 fn everything_said(text: &str) -> String {
     let environment = Environment::default();
     let settings = match parse(text) {

@@ -1,15 +1,15 @@
-//! What is sent next, and how it is written: lines of the DogStatsD protocol in datagrams. Pure, but for chance.
+//! The metrics to send next, as lines of the DogStatsD protocol in datagrams. Pure, except for randomness.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// So many different names are told apart; what comes later is `other`, so that a server is not filled with tags.
+/// The maximum number of different names. Further names become `other`, so that the server is not flooded with tags.
 const NAMES: usize = 1000;
 const OTHER: &str = "other";
-/// So many values of one timing are sent, with the share that they are of all.
+/// The maximum number of values of one timing that are sent, with their share of all values as the sample rate.
 const SAMPLES: usize = 50;
-/// What fits into one packet on every network.
+/// The size of a datagram that fits into one packet on every network.
 const DATAGRAM: usize = 1400;
 
 pub(super) struct Tally {
@@ -22,7 +22,7 @@ pub(super) struct Tally {
     gauges: BTreeMap<&'static str, f64>,
 }
 
-/// A metric and its tags, as they are written: `task_name:orders.process`.
+/// A metric and its tags, as text: `task_name:orders.process`.
 #[derive(PartialEq, Eq, Hash, PartialOrd, Ord, Clone)]
 struct Key(&'static str, String);
 
@@ -57,7 +57,7 @@ impl Tally {
         self.gauges.insert(metric, value);
     }
 
-    /// The first tag's value is a name of the users', of which there may be any number.
+    /// Returns the key. The first tag's value is a name chosen by users, so the number of different values is unbounded.
     fn key(&mut self, metric: &'static str, tags: &[Tag<'_>]) -> Key {
         let mut text = String::new();
         for (position, (name, value)) in tags.iter().enumerate() {
@@ -73,7 +73,7 @@ impl Tally {
         self.names.contains(name) || (self.names.len() < NAMES && self.names.insert(name.to_owned()))
     }
 
-    /// Everything since the last time, as datagrams.
+    /// Returns everything since the last call, as datagrams.
     pub(super) fn take(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         for (metric, value) in std::mem::take(&mut self.gauges) {
@@ -102,7 +102,7 @@ impl Tally {
 }
 
 impl Sample {
-    /// Every value is kept with the same chance, however many there are.
+    /// Adds a value. Every value has the same probability of being kept.
     fn add(&mut self, value: f64) {
         self.seen += 1;
         if self.kept.len() < SAMPLES {
@@ -113,12 +113,12 @@ impl Sample {
     }
 }
 
-/// What has a meaning in the protocol has none in a tag.
+/// Replaces characters that have a meaning in the protocol.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if matches!(c, ',' | '|' | '#' | '\n' | '\r') { '_' } else { c }).collect()
 }
 
-/// As many lines in a datagram as fit.
+/// Packs as many lines into each datagram as fit.
 fn packed(lines: Vec<String>) -> Vec<String> {
     let mut datagrams: Vec<String> = Vec::new();
     for line in lines {

@@ -1,5 +1,5 @@
-//! Declares what messages need before they are sent: exchanges, queues and bindings, each once for a connection, on a
-//! channel of its own, because the broker closes the channel of whoever asks for something else than there is.
+//! Declares exchanges, queues and bindings before messages are sent, each once per connection. Each declaration has a
+//! channel of its own, because the broker closes a channel that declares something with other arguments than it has.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -18,14 +18,14 @@ use crate::celery::settings::DIRECT;
 
 const DELAY_DELIVERY: &str = "celery_delayed_delivery";
 
-/// What has been declared on a connection, by the queue's name.
+/// The declarations already made on a connection, by the queue's name.
 #[derive(Default)]
 pub(super) struct Declared {
     queues: Mutex<BTreeMap<String, (Declaration, bool)>>,
     delays: Mutex<bool>,
 }
 
-/// Something could not be declared.
+/// The reason why a declaration failed.
 enum Problem {
     Broker(lapin::Error),
     Unsendable(SendError),
@@ -44,7 +44,7 @@ impl From<SendError> for Problem {
 }
 
 impl Declared {
-    /// Declares what these need; the answer for each, in order.
+    /// Declares the queues and exchanges of these messages. Returns one result per message, in order.
     pub(super) async fn all(
         &self,
         flight: &Flight<'_>,
@@ -73,7 +73,7 @@ impl Declared {
         answers
     }
 
-    /// Every queue is declared anew; so is what delays messages, if that is asked for.
+    /// Makes the next attempt declare every queue again, and with `delays` the delayed delivery too.
     pub(super) fn forget(&self, delays: bool) {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner).clear();
         if delays {
@@ -106,7 +106,7 @@ impl Declared {
         }
     }
 
-    /// The exchanges and queues of native delayed delivery, as workers declare them.
+    /// Declares the exchanges and queues of native delayed delivery, as workers do.
     async fn delays(&self, link: &Link) -> Result<(), Problem> {
         if *self.delays.lock().unwrap_or_else(PoisonError::into_inner) {
             return Ok(());
@@ -119,7 +119,7 @@ impl Declared {
         exchange(&channel, DELAY_DELIVERY.into(), "topic", true).await?;
         for current in (0..DELAY_BITS).rev() {
             let next = if current == 0 { DELAY_DELIVERY.into() } else { level(current - 1) };
-            // A worker may have been told to make classic ones. They do as well.
+            // A worker may be configured to declare classic queues. They work too.
             let declared = delay_queue(link, level(current), &next, current).await;
             declared.or_else(|error| if is_other(&error) { Ok(()) } else { Err(error) })?;
             let stars = "*.".repeat(DELAY_BITS - 1 - current);
@@ -136,12 +136,12 @@ impl Declared {
     }
 }
 
-/// 406: it is there, with other arguments.
+/// Returns whether the error is 406: it exists, with other arguments.
 fn is_other(error: &lapin::Error) -> bool {
     matches!(error.kind(), lapin::ErrorKind::ProtocolError(error) if error.get_id() == 406)
 }
 
-/// A queue that holds messages for 2^level seconds and then passes them on.
+/// Declares a queue that holds messages for 2^level seconds and then passes them on.
 async fn delay_queue(link: &Link, name: ShortString, next: &ShortString, level: usize) -> lapin::Result<()> {
     let mut arguments = FieldTable::default();
     arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
@@ -155,7 +155,7 @@ async fn delay_queue(link: &Link, name: ShortString, next: &ShortString, level: 
     channel.close(200, "OK".into()).await
 }
 
-/// The exchange, the queue, and what binds it.
+/// Declares the exchange, the queue and the binding.
 async fn declare(link: &Link, wanted: &Declaration, delayed: bool) -> Result<(), Problem> {
     let queue = encode::short("queue", &wanted.queue)?;
     let name = encode::short("exchange", &wanted.exchange)?;
@@ -173,7 +173,7 @@ async fn declare(link: &Link, wanted: &Declaration, delayed: bool) -> Result<(),
         channel.queue_bind(queue.clone(), name.clone(), routing_key, bind, FieldTable::default()).await?;
     }
     if delayed && !wanted.exchange.is_empty() && wanted.exchange_type != DIRECT {
-        // What comes out of the delay still has its bits before the routing key.
+        // A message that comes out of the delay still has the delay's bits before its routing key.
         let key = if wanted.routing_key.starts_with('#') {
             wanted.routing_key.clone()
         } else {

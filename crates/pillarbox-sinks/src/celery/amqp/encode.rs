@@ -1,4 +1,4 @@
-//! A message as AMQP carries it: headers as a field table with the types that py-amqp would choose, and basic properties.
+//! A message in AMQP: headers as a field table with the types that py-amqp would choose, and basic properties.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -13,16 +13,16 @@ use serde_json::value::RawValue;
 use crate::celery::message::Outgoing;
 use crate::celery::moment;
 
-/// Headers and properties travel in one frame, and a larger one costs the whole connection. The least that RabbitMQ
-/// is set to is 128 KiB.
+/// The limit for headers and properties. They travel in one frame, and a frame that is too large closes the whole
+/// connection. RabbitMQ's smallest configured limit is 128 KiB.
 const LARGEST_HEADERS: usize = 120 * 1024;
 
-/// What becomes of a header or property that cannot be sent.
+/// The error for a header or property that cannot be sent.
 fn refused(name: &str, reason: &str) -> SendError {
     SendError::reject(format!("{name:?} of the Celery message {reason}"))
 }
 
-/// Everything but the body, the exchange and the routing key.
+/// Returns everything but the body, the exchange and the routing key.
 pub(super) fn properties(
     message: &Outgoing<'_>,
     priority: Option<u8>,
@@ -37,7 +37,7 @@ pub(super) fn properties(
         .with_delivery_mode(delivery_mode(given))
         .with_correlation_id(text(given, "correlation_id")?.unwrap_or(short("id", &message.id)?))
         .with_reply_to(text(given, "reply_to")?.unwrap_or_default());
-    // None is not 0 to kombu: a task whose producer left it out is received without one.
+    // For kombu, None is not 0: workers receive a task without a priority if its producer gave none.
     if let Some(priority) = if message.has_priority { given.read("priority") } else { priority } {
         properties = properties.with_priority(priority);
     }
@@ -62,7 +62,7 @@ pub(super) fn properties(
 
 type SetText = fn(BasicProperties, ShortString) -> BasicProperties;
 
-/// Properties that Celery does not use itself but passes on.
+/// Properties that Celery passes on but does not use itself.
 const OTHERS: [(&str, SetText); 5] = [
     ("message_id", BasicProperties::with_message_id),
     ("type", BasicProperties::with_type),
@@ -71,7 +71,7 @@ const OTHERS: [(&str, SetText); 5] = [
     ("cluster_id", BasicProperties::with_cluster_id),
 ];
 
-/// Persistent, unless the producer said otherwise.
+/// Returns persistent, unless the producer chose otherwise.
 fn delivery_mode(given: &Fields<'_>) -> u8 {
     let transient = given.read::<u8>("delivery_mode") == Some(1)
         || given.text("delivery_mode").is_some_and(|mode| mode == "transient");
@@ -103,7 +103,8 @@ fn headers(fields: &Fields<'_>) -> Result<FieldTable, SendError> {
     Ok(table)
 }
 
-/// How many bytes a value takes in the frame, its type included: lists of small numbers are larger there than in JSON.
+/// Returns the bytes that a value takes in the frame, its type included. Lists of small numbers are larger there than in
+/// JSON.
 fn size(value: &AMQPValue) -> usize {
     1 + match value {
         AMQPValue::LongString(text) => 4 + text.as_bytes().len(),
@@ -116,7 +117,7 @@ fn size(value: &AMQPValue) -> usize {
     }
 }
 
-/// A header's JSON, with the types that py-amqp would choose.
+/// Returns a header's JSON as AMQP, with the types that py-amqp would choose.
 fn value(name: &str, json: &RawValue) -> Result<AMQPValue, SendError> {
     let json = json.get();
     let unreadable = |error: serde_json::Error| refused(name, &format!("cannot be read: {error}"));
@@ -138,7 +139,7 @@ fn value(name: &str, json: &RawValue) -> Result<AMQPValue, SendError> {
     }
 }
 
-/// An object, or what JSON has no type for.
+/// Encodes an object, or a value that JSON has no type for.
 fn table(name: &str, fields: &Fields<'_>) -> Result<AMQPValue, SendError> {
     if fields.len() == 1 {
         if let Some(encoded) = fields.text("$bytes") {
@@ -161,7 +162,7 @@ fn table(name: &str, fields: &Fields<'_>) -> Result<AMQPValue, SendError> {
     Ok(AMQPValue::FieldTable(table))
 }
 
-/// An integer that AMQP has no type for becomes text, so that nothing of it is lost.
+/// Encodes a number. An integer that AMQP has no type for becomes text, so that no digit is lost.
 fn number(json: &str) -> AMQPValue {
     if json.contains(['.', 'e', 'E']) {
         return json.parse().map_or_else(|_| AMQPValue::LongString(json.into()), AMQPValue::Double);
@@ -172,7 +173,7 @@ fn number(json: &str) -> AMQPValue {
     }
 }
 
-/// The arguments of a queue.
+/// Returns the arguments of a queue as AMQP.
 pub(super) fn arguments(queue: &str, arguments: &serde_json::Map<String, Value>) -> Result<FieldTable, SendError> {
     let mut table = FieldTable::default();
     for (name, json) in arguments {

@@ -1,4 +1,4 @@
-//! What went wrong with RabbitMQ, in words, and whose fault it was.
+//! Errors of RabbitMQ as messages for people, and their kind: the message's fault or an outage.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use pillarbox::SendError;
 
 use crate::celery::route::Target;
 
-/// Whether the broker closed only the channel: one of the messages on it was wrong, not the broker away.
+/// Returns whether the broker closed only the channel. Then a message on it was wrong, and the broker is reachable.
 pub(super) fn is_of_the_channel(error: &Error) -> bool {
     match error.kind() {
         ErrorKind::ProtocolError(error) => matches!(error.kind(), AMQPErrorKind::Soft(_)),
-        // What comes to a channel after the broker has closed it.
+        // Errors of a channel that the broker has already closed.
         ErrorKind::InvalidChannel(_) | ErrorKind::InvalidChannelState(..) => true,
         _ => false,
     }
 }
 
-/// 404: the exchange does not exist, and so it is for all that go there.
+/// Returns whether the error is 404: the exchange does not exist. All messages to it fail alike.
 pub(super) fn is_not_found(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::ProtocolError(error) if error.get_id() == 404)
 }
 
-/// The broker's reason. It contains no login: the client never puts one into its errors.
+/// Returns the broker's reason. It contains no login: the client never puts one into its errors.
 pub(super) fn described(error: &Error) -> String {
     match error.kind() {
         ErrorKind::ProtocolError(error) => format!("{} {}", error.get_id(), error.get_message()),
@@ -33,18 +33,18 @@ pub(super) fn described(error: &Error) -> String {
     }
 }
 
-/// One message made the broker close its channel.
+/// The error for a message that made the broker close its channel.
 pub(super) fn refused(error: &Error, target: &Target<'_>) -> SendError {
     let advice = if is_not_found(error) { "; create the exchange, or set declare = true" } else { "" };
     SendError::retry(format!("RabbitMQ refused the message for {}: {}{advice}", target.shown(), described(error)))
 }
 
-/// The connection is gone.
+/// The error for a lost connection.
 pub(super) fn lost(address: &str, error: &Error) -> SendError {
     SendError::unavailable(format!("the connection to RabbitMQ at {address} was lost: {}", described(error)))
 }
 
-/// The broker took a message, found no queue for it, and gave it back.
+/// The error for a message that the broker returned because no queue takes it.
 pub(super) fn returned(message: &BasicReturnMessage, target: &Target<'_>, declares: bool) -> SendError {
     let reason = format!("{} {}", message.reply_code, message.reply_text);
     if target.delay.is_some() {
@@ -65,7 +65,7 @@ pub(super) fn returned(message: &BasicReturnMessage, target: &Target<'_>, declar
     }
 }
 
-/// The broker said no.
+/// The error for a message that the broker nacked.
 pub(super) fn nacked(target: &Target<'_>) -> SendError {
     SendError::retry(format!(
         "RabbitMQ did not take the message for {} (basic.nack); its queue may be full or have lost its majority",
@@ -79,7 +79,7 @@ pub(super) fn blocked(address: &str) -> SendError {
     ))
 }
 
-/// No answer in time.
+/// The text for a response that did not come in time.
 pub(super) fn late(address: &str, what: &str, timeout: Duration) -> String {
     format!("RabbitMQ at {address} did not {what} within {timeout:?}")
 }

@@ -1,5 +1,4 @@
-//! Sends a batch: everything is published without waiting, then every confirm is awaited, and each message gets its own
-//! answer.
+//! Sends a batch: publishes every message without waiting, then awaits every confirm. Each message gets its own result.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -18,7 +17,7 @@ use super::{Amqp, Link, encode, failure, returned};
 use crate::celery::message::Outgoing;
 use crate::celery::route::Target;
 
-/// A message with its address.
+/// A message with its target.
 pub(super) struct Parcel<'a> {
     position: usize,
     pub(super) message: &'a Outgoing<'a>,
@@ -43,7 +42,8 @@ impl<'a> Parcel<'a> {
         (self.exchange.as_str(), self.routing_key.as_str())
     }
 
-    /// Whether this is what the broker gave back. It does not say by number, and the client guesses.
+    /// Returns whether the broker returned this message. A return has no delivery tag, and the client can only guess, so
+    /// the address and the correlation id decide.
     pub(super) fn is(&self, returned: &BasicReturnMessage) -> bool {
         let correlation_id = returned.properties.correlation_id().as_ref().map(ShortString::as_str);
         returned.exchange == self.exchange
@@ -52,12 +52,12 @@ impl<'a> Parcel<'a> {
     }
 }
 
-/// What became of a message.
+/// The outcome of a message.
 pub(super) enum Outcome {
     Answered(Result<(), SendError>),
-    /// The channel was closed under it, perhaps because of another message.
+    /// The channel was closed before the confirm, perhaps because of another message.
     Closed(lapin::Error),
-    /// The time was over.
+    /// No confirm came before the deadline.
     Unanswered,
 }
 
@@ -89,7 +89,7 @@ pub(super) async fn send(amqp: &Amqp, batch: &[Message], deadline: Instant) -> V
     answers
 }
 
-/// One batch under way on one connection.
+/// One batch in flight on one connection.
 pub(super) struct Flight<'a> {
     pub(super) link: &'a Link,
     declares: bool,
@@ -99,7 +99,7 @@ pub(super) struct Flight<'a> {
 }
 
 impl Flight<'_> {
-    /// Declares what is needed, then delivers. The answers come in any order.
+    /// Declares queues and exchanges, then delivers. The results come in any order.
     async fn send<'p>(
         &self,
         amqp: &Amqp,
@@ -122,7 +122,7 @@ impl Flight<'_> {
         let failed = |(_, outcome): &(_, &Outcome)| !matches!(outcome, Outcome::Answered(Ok(())));
         let mut failed = ready.iter().zip(&outcomes).filter(failed).peekable();
         if self.declares && failed.peek().is_some() {
-            // A queue or an exchange may have been deleted since; it is declared again with the next attempt.
+            // The queue or exchange may have been deleted since. The next attempt declares it again.
             self.link.declared.forget(failed.any(|(parcel, _)| parcel.target.delay.is_some()));
         }
         answers.extend(
@@ -131,10 +131,11 @@ impl Flight<'_> {
         answers
     }
 
-    /// There was no answer in time. That is an outage if there was none to anybody, and the connection may be dead then.
+    /// The error for a message without a response in time. It is an outage if the broker responded to nothing at all; then
+    /// the connection may be dead and is dropped.
     pub(super) fn unanswered(&self, what: &str) -> SendError {
         if self.link.is_blocked() {
-            // It tells when it is open again.
+            // The broker reports when it unblocks the connection, so the connection is kept.
             return failure::blocked(&self.link.address);
         }
         let error = failure::late(&self.link.address, what, self.timeout);
@@ -145,13 +146,13 @@ impl Flight<'_> {
         SendError::timeout(error)
     }
 
-    /// Sends all, and those again that were on a channel that was closed, to find the one that was wrong.
+    /// Sends all messages. Sends the messages of a closed channel again, to find the one that was wrong.
     async fn deliver(&self, parcels: &[&Parcel<'_>]) -> Vec<Outcome> {
         let mut outcomes = self.attempt(parcels).await;
         if !self.is_suspicious(&outcomes) {
             return outcomes;
         }
-        // All that go to an exchange fail together when it does not exist, so one of them is sent to find out.
+        // If an exchange does not exist, all messages to it fail together. So one of them is sent first.
         for exchange in suspects(parcels, &outcomes) {
             let (first, rest) = exchange.split_first().unwrap_or((&0, &[]));
             outcomes[*first] = self.alone(parcels[*first]).await;
@@ -176,7 +177,7 @@ impl Flight<'_> {
         outcomes
     }
 
-    /// Whether a message on the channel made the broker close it, while the connection stands.
+    /// Returns whether a message made the broker close the channel while the connection stays open.
     fn is_suspicious(&self, outcomes: &[Outcome]) -> bool {
         let of_the_channel =
             |outcome: &Outcome| matches!(outcome, Outcome::Closed(error) if failure::is_of_the_channel(error));
@@ -187,7 +188,7 @@ impl Flight<'_> {
         self.attempt(&[parcel]).await.pop().unwrap_or(Outcome::Unanswered)
     }
 
-    /// Publishes all on one channel, then awaits all confirms, until the deadline.
+    /// Publishes all messages on one channel, then awaits all confirms, until the deadline.
     async fn attempt(&self, parcels: &[&Parcel<'_>]) -> Vec<Outcome> {
         let mut outcomes: Vec<Outcome> = parcels.iter().map(|_| Outcome::Unanswered).collect();
         if parcels.is_empty() {
@@ -235,7 +236,7 @@ impl Flight<'_> {
         outcomes
     }
 
-    /// Outer error: it cannot be published at all.
+    /// Publishes a message and awaits its confirm. The outer error means that it cannot be published at all.
     async fn publish(&self, channel: &Channel, parcel: &Parcel<'_>) -> Result<lapin::Result<Confirmation>, SendError> {
         let properties = encode::properties(parcel.message, parcel.target.priority, self.now)?;
         let published = channel.basic_publish(
@@ -262,7 +263,7 @@ impl Flight<'_> {
             Outcome::Closed(error) => Err(failure::lost(&self.link.address, &error)),
             Outcome::Unanswered => {
                 let error = self.unanswered("confirm");
-                // The queue is well, the broker only slow: no message's fault.
+                // Other messages reached this queue, so the broker is slow. It is not the message's fault.
                 let is_slow = reached.contains(&parcel.address());
                 Err(if is_slow { SendError::unavailable(error.message) } else { error })
             }
@@ -270,10 +271,10 @@ impl Flight<'_> {
     }
 }
 
-/// Where something was confirmed.
+/// Addresses where a message was confirmed.
 type Reached<'p> = HashSet<(&'p str, &'p str)>;
 
-/// Where some of these arrived; it is of interest only if others did not.
+/// Returns the addresses where a message was confirmed. Empty if no message is unanswered, because nothing needs it then.
 fn reached<'p>(parcels: &[&'p Parcel<'p>], outcomes: &[Outcome]) -> Reached<'p> {
     if !outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unanswered)) {
         return Reached::new();
@@ -282,7 +283,7 @@ fn reached<'p>(parcels: &[&'p Parcel<'p>], outcomes: &[Outcome]) -> Reached<'p> 
     confirmed.map(|(parcel, _)| parcel.address()).collect()
 }
 
-/// What a confirm means. Messages that came back are put aside: they need not be the one that was confirmed.
+/// Turns a confirm into an outcome. Returned messages are put aside: a confirm can carry the return of another message.
 fn judged(
     published: Result<lapin::Result<Confirmation>, SendError>,
     parcel: &Parcel<'_>,
@@ -303,7 +304,7 @@ fn judged(
     }
 }
 
-/// Those whose channel was closed under them, by exchange.
+/// Returns the messages whose channel was closed, grouped by exchange.
 fn suspects(parcels: &[&Parcel<'_>], outcomes: &[Outcome]) -> Vec<Vec<usize>> {
     let mut exchanges: Vec<(&str, Vec<usize>)> = Vec::new();
     for (index, (parcel, outcome)) in parcels.iter().zip(outcomes).enumerate() {

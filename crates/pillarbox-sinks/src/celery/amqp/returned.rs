@@ -1,13 +1,13 @@
-//! Whose message came back. The broker does not say by number, and the client hands out what came back with the next
-//! confirm, whosever that is. Pure.
+//! Assigns returned messages to the messages that were sent. A return has no delivery tag, and the client attaches it to
+//! the next confirm, which can be that of another message. Pure.
 
 use lapin::message::BasicReturnMessage;
 
 use super::failure;
 use super::publish::{Outcome, Parcel};
 
-/// Gives each message that came back to its owner. When not all confirms have arrived, one of those that have may belong
-/// to a message whose return was not handed out yet: then none of them counts, and they are sent again.
+/// Marks each returned message as failed. If confirms are missing, a confirmed message may have a return that has not been
+/// handed out yet. Then no confirm counts, and these messages are sent again.
 pub(super) fn assign(
     returned: Vec<BasicReturnMessage>,
     parcels: &[&Parcel<'_>],
@@ -24,7 +24,7 @@ pub(super) fn assign(
                 let error = failure::returned(&message, &parcels[at].target, declares);
                 outcomes[at] = Outcome::Answered(Err(error));
             }
-            // It was not taken either, and has its answer.
+            // The broker also nacked it, so it has its result already.
             None if parcels.iter().any(|parcel| parcel.is(&message)) => {}
             None => {
                 is_doubtful = true;
@@ -60,7 +60,7 @@ mod tests {
         BasicReturnMessage { delivery, reply_code: 312, reply_text: "NO_ROUTE".into() }
     }
 
-    /// What becomes of a, b and c when these come back: whether each is Ok, failed, or not known.
+    /// Returns the outcomes of a, b and c when these are returned: whether each is Ok, or `None` if it is unknown.
     fn assigned(returned: &[&str], outcomes: [Outcome; 3]) -> [Option<bool>; 3] {
         let events = ["a", "b", "c"].map(|id| {
             let payload = format!(
@@ -93,10 +93,10 @@ mod tests {
     #[test]
     fn a_confirm_does_not_count_while_its_return_may_be_on_its_way() {
         let confirmed = || Outcome::Answered(Ok(()));
-        // b's return was handed out with the confirm of a or of c, whose own may be next.
+        // The return of b came with the confirm of a or of c. The return of that one may come next.
         assert_eq!(assigned(&["b"], [confirmed(), Outcome::Unanswered, confirmed()]), [None, Some(false), None]);
         assert_eq!(assigned(&["unknown"], [confirmed(), confirmed(), Outcome::Unanswered]), [None; 3]);
-        // All that came back is confirmed, so nothing else is on its way.
+        // Every returned message is confirmed, so no other return is on its way.
         let outcomes = [confirmed(), confirmed(), Outcome::Unanswered];
         assert_eq!(assigned(&["b"], outcomes), [Some(true), Some(false), None]);
     }

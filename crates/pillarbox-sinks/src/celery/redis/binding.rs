@@ -1,26 +1,26 @@
-//! What is bound to an exchange: kombu keeps that in sets, for each exchange one, and every publisher looks it up. Pure.
+//! The bindings of an exchange. kombu keeps them in sets, one per exchange, and every publisher reads them. Pure.
 
 use pillarbox::SendError;
 use pillarbox::celery::Declaration;
 use redis::Value;
 
-/// A queue that takes messages of an exchange.
+/// A queue that receives messages of an exchange.
 #[derive(Debug, PartialEq)]
 pub(super) struct Binding {
     routing_key: String,
-    /// Topic exchanges have patterns, direct ones names.
+    /// Whether the routing key is a pattern, as for topic exchanges, or a name, as for direct ones.
     is_pattern: bool,
     pub(super) queue: String,
 }
 
 impl Binding {
-    /// Whether its queue gets messages with this key.
+    /// Returns whether the queue receives messages with this key.
     pub(super) fn takes(&self, routing_key: &str) -> bool {
         if self.is_pattern { matches(&self.routing_key, routing_key) } else { self.routing_key == routing_key }
     }
 }
 
-/// Words between dots: `*` is one of them, `#` is anything, also nothing, as kombu has it.
+/// Matches words between dots as kombu does: `*` is one word, `#` is anything or nothing.
 fn matches(pattern: &str, key: &str) -> bool {
     let (word, behind) = match pattern.split_once('.') {
         Some((word, behind)) => (word, Some(behind)),
@@ -44,21 +44,21 @@ pub(super) fn key(prefix: &str, exchange: &str) -> String {
     format!("{prefix}_kombu.binding.{exchange}")
 }
 
-/// In how many sets a binding stands.
+/// The number of sets that hold a binding.
 pub(super) const SETS: usize = 2;
 
-/// The sets that a binding stands in: the second keeps newer versions of kombu from sweeping it away.
+/// Returns the sets that hold a binding. The second one prevents newer versions of kombu from deleting it.
 pub(super) fn keys(prefix: &str, exchange: &str) -> [String; SETS] {
     [key(prefix, exchange), format!("{prefix}_kombu.binding_permanent.{exchange}")]
 }
 
-/// A binding as it stands in the set: the routing key, its regular expression, the queue.
+/// Returns a binding as the set holds it: the routing key, its regular expression, the queue.
 pub(super) fn member(queue: &Declaration, separator: &str) -> String {
     let pattern = if queue.exchange_type == "topic" { expression(&queue.routing_key) } else { String::new() };
     [queue.routing_key.as_str(), &pattern, &queue.queue].join(separator)
 }
 
-/// The regular expression that kombu makes of a routing key.
+/// Returns the regular expression that kombu makes from a routing key.
 fn expression(routing_key: &str) -> String {
     let word = |word: &str| match word {
         "*" => r"[^\.]+".to_owned(),
@@ -75,7 +75,7 @@ fn expression(routing_key: &str) -> String {
     format!("^{}$", routing_key.split('.').map(word).collect::<Vec<_>>().join(r"\."))
 }
 
-/// The bindings that Redis answered.
+/// Reads the bindings from Redis's response.
 pub(super) fn read(reply: &Value, separator: &str, exchange: &str) -> Result<Vec<Binding>, SendError> {
     let unreadable = || SendError::retry(format!("the bindings of the exchange {exchange:?} in Redis cannot be read"));
     let members = match reply {
@@ -87,7 +87,7 @@ pub(super) fn read(reply: &Value, separator: &str, exchange: &str) -> Result<Vec
     for member in members {
         let Value::BulkString(bytes) = member else { return Err(unreadable()) };
         let text = String::from_utf8_lossy(bytes);
-        // Foreign members are no bindings.
+        // Other members of the set are not bindings.
         if let [routing_key, pattern, queue] = text.split(separator).collect::<Vec<_>>()[..] {
             bindings.push(Binding {
                 routing_key: routing_key.to_owned(),

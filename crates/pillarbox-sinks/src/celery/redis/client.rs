@@ -1,5 +1,5 @@
-//! The connection to Redis: made when there is something to send, and again when it was lost. Sentinels are asked each time
-//! who the master is.
+//! The connection to Redis. The sink connects when there is something to send, and again when the connection is lost. Each
+//! time, it asks the sentinels for the master.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::celery::broker::{Reach, RedisServer};
 use crate::celery::settings::{CeleryError, CelerySettings};
 use crate::celery::tls;
 
-/// How long it may take to connect.
+/// The timeout for connecting.
 const CONNECT: Duration = Duration::from_secs(5);
 
 pub(super) struct Client {
@@ -30,7 +30,7 @@ enum Source {
     Sentinel(SentinelClient),
 }
 
-/// One connection, which all batches share, and what has been declared on it.
+/// One connection, shared by all batches, and its declarations.
 #[derive(Clone)]
 pub(super) struct Link {
     pub(super) connection: MultiplexedConnection,
@@ -67,7 +67,7 @@ impl Client {
     }
 
     async fn connect(&self) -> RedisResult<MultiplexedConnection> {
-        // The sink has its own clock for answers.
+        // The sink has its own timeout for responses.
         let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(None);
         match &mut *self.source.lock().await {
             Source::Server(client) => client.get_multiplexed_async_connection_with_config(&config).await,
@@ -75,7 +75,7 @@ impl Client {
         }
     }
 
-    /// This connection is not used again.
+    /// Drops this connection, if it is still the current one.
     pub(super) async fn forget(&self, link: &Link) {
         let mut current = self.link.lock().await;
         if current.as_ref().is_some_and(|known| Arc::ptr_eq(&known.declared, &link.declared)) {
@@ -83,7 +83,7 @@ impl Client {
         }
     }
 
-    /// No connection is used again.
+    /// Drops the current connection.
     pub(super) async fn reset(&self) {
         *self.link.lock().await = None;
     }

@@ -1,4 +1,4 @@
-//! A message as kombu writes it into Redis: JSON, the body in base64. What was recorded as JSON is copied, not read.
+//! A message as kombu writes it into Redis: JSON, the body in base64. Recorded JSON is copied, not parsed.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -12,13 +12,13 @@ use crate::celery::message::Outgoing;
 use crate::celery::moment;
 use crate::celery::route::Target;
 
-/// kombu's lists are for 0 to 9.
+/// The highest priority: kombu has lists for 0 to 9.
 const HIGHEST_PRIORITY: u64 = 9;
 
-/// Properties that are written here, whatever the producer said.
+/// Properties that are always written here, even if the producer set them.
 const OWN: [&str; 5] = ["priority", "delivery_info", "delivery_tag", "body_encoding", "expiration"];
 
-/// The message's own priority, else the route's.
+/// Returns the message's own priority, or else the route's.
 pub(super) fn priority(message: &Outgoing<'_>, route: Option<u8>) -> u8 {
     let own = message.recorded.properties.read::<u64>("priority").unwrap_or(0).min(HIGHEST_PRIORITY);
     let own = u8::try_from(own).unwrap_or(0);
@@ -76,7 +76,7 @@ fn envelope(
     Ok(out)
 }
 
-/// Answers whether there was something to write.
+/// Writes the fields, and returns whether there were any.
 fn write_fields(out: &mut Vec<u8>, fields: &Fields<'_>, but: &[&str]) -> serde_json::Result<bool> {
     let mut is_first = true;
     for (name, value) in fields.iter().filter(|(name, _)| !but.contains(name)) {
@@ -91,7 +91,7 @@ fn write_fields(out: &mut Vec<u8>, fields: &Fields<'_>, but: &[&str]) -> serde_j
     Ok(!is_first)
 }
 
-/// A value's JSON. What JSON has no type for is written as kombu writes it, for kombu to read.
+/// Writes a value's JSON. A value that JSON has no type for is written in kombu's notation.
 fn write_value(out: &mut Vec<u8>, value: &RawValue) -> serde_json::Result<()> {
     let json = value.get();
     if !json.contains("\"$") || json.starts_with('"') {

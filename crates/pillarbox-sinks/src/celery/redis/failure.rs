@@ -1,4 +1,4 @@
-//! What went wrong with Redis, in words, and whose fault it was.
+//! Errors of Redis as messages for people, and their kind: the message's fault or an outage.
 
 use pillarbox::SendError;
 use pillarbox::celery::Declaration;
@@ -6,7 +6,7 @@ use redis::{RedisError, ServerError, Value};
 
 use crate::celery::route::Target;
 
-/// What a server answers when it cannot do anything for anybody now.
+/// Error codes of a server that can serve no client now.
 const OUTAGES: [&str; 13] = [
     "LOADING",
     "READONLY",
@@ -23,7 +23,7 @@ const OUTAGES: [&str; 13] = [
     "UNBLOCKED",
 ];
 
-/// What the answer to one command means for its message.
+/// Returns the result of a message from the response to one of its commands.
 pub(super) fn judge(reply: &Value, target: &Target<'_>, shown: &str) -> Result<(), SendError> {
     match reply {
         Value::ServerError(error) => Err(server(error, &format!("the message for {}", target.shown()), shown)),
@@ -49,22 +49,22 @@ pub(super) fn server(error: &ServerError, what: &str, shown: &str) -> SendError 
     SendError::retry(format!("{shown} refused {what}: {}{advice}", reason.trim_end()))
 }
 
-/// A binding could not be written: that is the fault of its exchange.
+/// The error for a binding that could not be written. It is the exchange's fault.
 pub(super) fn undeclared(error: &ServerError, queue: &Declaration, shown: &str) -> SendError {
     server(error, &format!("to bind the queue {:?} to the exchange {:?}", queue.queue, queue.exchange), shown)
 }
 
-/// There was a connection.
+/// The error for a connection that was lost.
 pub(super) fn lost(shown: &str, error: &RedisError) -> SendError {
     SendError::unavailable(format!("the connection to {shown} was lost: {error}"))
 }
 
-/// There never was a connection.
+/// The error for a connection that could not be made.
 pub(super) fn refused(shown: &str, error: &RedisError) -> SendError {
     SendError::unavailable(format!("{shown} cannot be connected to: {error}"))
 }
 
-/// kombu would drop such a message silently.
+/// The error for a message that no queue is bound for. kombu would drop it silently.
 pub(super) fn unbound(target: &Target<'_>, is_empty: bool, declares: bool) -> SendError {
     let what = if is_empty {
         format!("no queue is bound to the exchange {:?} in Redis", target.exchange)
