@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use pillarbox::store::{AdminStore, AuditView, DeadLetters, EventView, Minute, Page, RelayView, Turn};
+use pillarbox::store::{AdminStore, AuditView, DeadLetters, EventView, Minute, Page, Paging, RelayView};
 use pillarbox::{Route, Routes, StoreError};
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -110,7 +110,7 @@ impl Desk {
     ///
     /// # Errors
     /// Fails if the cursor is not one of this list, or if the database fails.
-    pub async fn events(&self, filter: &EventFilter, turn: &Turn) -> Result<Page, DeskError> {
+    pub async fn events(&self, filter: &EventFilter, turn: &Paging) -> Result<Page, DeskError> {
         Ok(self.store.list(&filter.with_routes(&self.routes), turn).await?)
     }
 

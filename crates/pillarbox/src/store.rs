@@ -8,6 +8,11 @@
 //! is dropped unsettled gives its events back. Each store chooses how it holds a claim: by leases, or by locks for a
 //! moment. Stores know no sinks.
 
+#![cfg_attr(
+    not(any(feature = "postgres", feature = "sqlite")),
+    allow(dead_code, unused_imports, reason = "a crate that only sends needs the types of stores, and no store")
+)]
+
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -52,7 +57,7 @@ pub use inspect::{
     AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, EventView, Inspect, Parked, PausedView,
     RelayView, State,
 };
-pub use list::{BadCursor, Cursor, Filter, Page, ToDestination, Turn};
+pub use list::{BadCursor, Cursor, Filter, Page, Paging, ToDestination};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use migrate::{Migration, Role};
 

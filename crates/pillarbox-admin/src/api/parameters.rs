@@ -1,7 +1,7 @@
 //! The query parameters of the API, as its document describes them.
 
 use chrono::{DateTime, Utc};
-use pillarbox::store::Turn;
+use pillarbox::store::Paging;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -47,9 +47,9 @@ pub(super) struct EventsAsked {
 }
 
 impl EventsAsked {
-    pub(super) fn lowered(self) -> Result<(EventFilter, Turn), Refusal> {
+    pub(super) fn lowered(self) -> Result<(EventFilter, Paging), Refusal> {
         let after = self.cursor.map(|text| cursor(&text));
-        let turn = Turn {
+        let turn = Paging {
             after: after.transpose()?,
             limit: limit(self.limit)?,
             oldest_first: self.oldest_first.unwrap_or(false),

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::State as Using;
 use axum::response::Response;
 use chrono::Utc;
-use pillarbox::store::{State, Turn};
+use pillarbox::store::{Paging, State};
 use serde::Deserialize;
 
 use super::frame::{Frame, Looking, shown, then};
@@ -111,7 +111,7 @@ pub(super) async fn list(
     let filter = asked.narrowed.filter()?;
     let (later, oldest_first) = (!asked.cursor.is_empty(), asked.oldest_first == "1");
     let after = later.then(|| cursor(&asked.cursor)).transpose()?;
-    let found = desk.events(&filter, &Turn { after, limit: PER_PAGE, oldest_first }).await?;
+    let found = desk.events(&filter, &Paging { after, limit: PER_PAGE, oldest_first }).await?;
     let frame = looking.frame("Events", if later { 0 } else { REFRESH });
     let (mut page, now) = (Events::new(frame, asked.narrowed, &desk)?, Utc::now());
     let order = if oldest_first { "1" } else { "" };

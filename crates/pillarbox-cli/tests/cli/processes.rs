@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use pillarbox::store::sqlite::SqliteStore;
-use pillarbox::store::{EventView, Filter, State, Turn};
+use pillarbox::store::{EventView, Filter, Paging, State};
 use pillarbox::{Event, Inspect, emit_all};
 use pillarbox_testkit::process::Program;
 use pillarbox_testkit::receiver::{Answer, Receiver};
@@ -28,7 +28,7 @@ async fn emit_orders(store: &SqliteStore, orders: std::ops::Range<usize>) {
 }
 
 async fn events(store: &SqliteStore) -> Vec<EventView> {
-    store.list(&Filter::default(), &Turn::first(1000)).await.unwrap().events
+    store.list(&Filter::default(), &Paging::first(1000)).await.unwrap().events
 }
 
 async fn delivered(store: &SqliteStore, count: u64) {

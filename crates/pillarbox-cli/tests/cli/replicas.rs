@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::sqlite::SqliteStore;
-use pillarbox::store::{Filter, REPLAY_OF, State, Turn};
+use pillarbox::store::{Filter, Paging, REPLAY_OF, State};
 use pillarbox::{Event, Inspect, emit_all};
 use pillarbox_testkit::postgres::TestDatabase;
 use pillarbox_testkit::process::Program;
@@ -65,7 +65,7 @@ async fn replay_under_kills(home: &Home, token: &str, store: &dyn Inspect) {
     assert_eq!((&ended["done"], &ended["changed"], &ended["refused"]), (&json!(EVENTS), &json!(EVENTS), &json!(0)));
     let mut replays: BTreeMap<String, u32> = BTreeMap::new();
     let filter = Filter { state: Some(State::Due), ..Filter::default() };
-    for event in store.list(&filter, &Turn::first(500)).await.unwrap().events {
+    for event in store.list(&filter, &Paging::first(500)).await.unwrap().events {
         let detail = store.get(event.id).await.unwrap().unwrap();
         *replays.entry(detail.headers[REPLAY_OF].clone()).or_default() += 1;
     }

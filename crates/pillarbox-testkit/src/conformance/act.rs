@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pillarbox::delivery::{Answer, Change};
 use pillarbox::store::{
-    AuditView, Entry, LOSSES_BEFORE_FAILED, Marked, REPLAY_OF, Replayed, Retried, Selection, State, Turn,
+    AuditView, Entry, LOSSES_BEFORE_FAILED, Marked, Paging, REPLAY_OF, Replayed, Retried, Selection, State,
 };
 use pillarbox::{Event, RetryPolicy, SendError, Status};
 use uuid::Uuid;
@@ -169,7 +169,7 @@ pub async fn work_in_batches_is_one_line_of_the_audit(outbox: &dyn Outbox) {
     assert_eq!(told(&inspect.audit(None, 10).await.unwrap()), [("ann", "fail", "all that is parked", Some(0))]);
     let filter = pillarbox::store::Filter { state: Some(State::Parked), ..Default::default() };
     loop {
-        let page = inspect.list(&filter, &Turn::first(2)).await.unwrap();
+        let page = inspect.list(&filter, &Paging::first(2)).await.unwrap();
         let ids: Vec<Uuid> = page.events.iter().map(|event| event.id).collect();
         if ids.is_empty() {
             break;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::delivery::{Answer, Change};
-use pillarbox::store::{Cursor, EventView, Filter, State, ToDestination, Turn};
+use pillarbox::store::{Cursor, EventView, Filter, Paging, State, ToDestination};
 use pillarbox::{Event, Route, SendError, StoreError};
 use uuid::Uuid;
 
@@ -12,7 +12,7 @@ use super::outbox::{deliver, event, fail, judged, park};
 use super::people::one_of_each;
 
 async fn list(outbox: &dyn Outbox, filter: Filter) -> Vec<Uuid> {
-    ids(&outbox.inspect().list(&filter, &Turn::default()).await.unwrap().events)
+    ids(&outbox.inspect().list(&filter, &Paging::default()).await.unwrap().events)
 }
 
 fn ids(events: &[EventView]) -> Vec<Uuid> {
@@ -24,7 +24,7 @@ fn in_state(state: State) -> Filter {
 }
 
 /// Returns the pages of a list, to its end.
-async fn pages(outbox: &dyn Outbox, filter: &Filter, mut turn: Turn) -> Vec<Vec<Uuid>> {
+async fn pages(outbox: &dyn Outbox, filter: &Filter, mut turn: Paging) -> Vec<Vec<Uuid>> {
     let mut pages = Vec::new();
     loop {
         let page = outbox.inspect().list(filter, &turn).await.unwrap();
@@ -43,7 +43,7 @@ pub async fn the_list_is_newest_first_in_pages(outbox: &dyn Outbox) {
     let mut newest_first: Vec<Uuid> = outbox.emit_many(7).await.iter().map(|emitted| emitted.id).collect();
     newest_first.reverse();
     let mut found = Vec::new();
-    let mut turn = Turn::first(3);
+    let mut turn = Paging::first(3);
     loop {
         let page = outbox.inspect().list(&Filter::default(), &turn).await.unwrap();
         assert_eq!(page.looked_at, page.events.len() as u64);
@@ -84,7 +84,7 @@ pub async fn every_list_goes_on_where_its_page_ended(outbox: &dyn Outbox) {
             expected.reverse();
         }
         for limit in [1, 3, 7, 8] {
-            let found = pages(outbox, &in_state(state), Turn::first(limit)).await;
+            let found = pages(outbox, &in_state(state), Paging::first(limit)).await;
             assert_eq!(found.concat(), expected, "{state:?} by {limit}");
             assert_eq!(found.len(), 7_usize.div_ceil(limit), "{state:?} by {limit}");
         }
@@ -101,18 +101,18 @@ pub async fn pending_is_what_waits_and_then_what_is_parked(outbox: &dyn Outbox) 
     let waiting = outbox.emit((10..13).map(event).collect()).await;
     expected.splice(0..0, waiting.iter().map(|emitted| emitted.id));
     for limit in 1..8 {
-        let found = pages(outbox, &in_state(State::Pending), Turn::first(limit)).await;
+        let found = pages(outbox, &in_state(State::Pending), Paging::first(limit)).await;
         assert_eq!(found.concat(), expected, "by {limit}");
     }
-    assert_eq!(pages(outbox, &in_state(State::Parked), Turn::first(2)).await.concat(), expected[3..]);
+    assert_eq!(pages(outbox, &in_state(State::Parked), Paging::first(2)).await.concat(), expected[3..]);
     let runner = Filter { parked_on: Some("runner".to_owned()), ..Filter::default() };
-    assert_eq!(pages(outbox, &runner, Turn::first(1)).await.concat(), expected[4..]);
+    assert_eq!(pages(outbox, &runner, Paging::first(1)).await.concat(), expected[4..]);
     assert!(list(outbox, Filter { state: Some(State::Due), ..runner }).await.is_empty());
 }
 
 /// By emit time, or by the time of delivery or failure.
 pub async fn a_list_can_begin_with_the_oldest(outbox: &dyn Outbox) {
-    let turn = || Turn { limit: 2, oldest_first: true, ..Turn::default() };
+    let turn = || Paging { limit: 2, oldest_first: true, ..Paging::default() };
     let mut emitted = Vec::new();
     for number in 0..5 {
         emitted.push(outbox.emit_event(event(number)).await.id);
@@ -268,7 +268,7 @@ pub async fn events_belong_to_where_they_are_routed_and_to_where_they_failed(out
     for (id, expected) in [(rejected, Some("mail")), (fan_out, Some("audit")), (parked, None), (routed, None)] {
         assert_eq!(outbox.get(id).await.event.failed_on.as_deref(), expected);
     }
-    let page = outbox.inspect().list(&in_state(State::Failed), &Turn::default()).await.unwrap();
+    let page = outbox.inspect().list(&in_state(State::Failed), &Paging::default()).await.unwrap();
     let failed_on: Vec<_> = page.events.iter().map(|event| event.failed_on.as_deref()).collect();
     assert_eq!(failed_on, [Some("audit"), Some("mail")]);
 }
@@ -278,10 +278,10 @@ pub async fn a_page_looks_at_so_many_and_says_how_far_it_came(outbox: &dyn Outbo
     let first = outbox.emit_event(Event::new("File", 1, "file.stored")).await;
     outbox.emit((0..10_100).map(event).collect()).await;
     let files = Filter { event_type: Some("file.*".to_owned()), ..Filter::default() };
-    let page = outbox.inspect().list(&files, &Turn::default()).await.unwrap();
+    let page = outbox.inspect().list(&files, &Paging::default()).await.unwrap();
     assert_eq!((page.events.len(), page.looked_at), (0, 10_000));
     assert!(page.reached.is_some_and(|reached| reached >= first.created_at));
-    let page = outbox.inspect().list(&files, &Turn::default().after(page.next.unwrap())).await.unwrap();
+    let page = outbox.inspect().list(&files, &Paging::default().after(page.next.unwrap())).await.unwrap();
     assert_eq!((ids(&page.events), page.looked_at, page.next), (vec![first.id], 101, None));
     assert_eq!(page.reached, Some(first.created_at));
 }
@@ -289,8 +289,8 @@ pub async fn a_page_looks_at_so_many_and_says_how_far_it_came(outbox: &dyn Outbo
 /// Otherwise the page would begin at an arbitrary place.
 pub async fn a_cursor_of_another_list_is_refused(outbox: &dyn Outbox) {
     outbox.emit_many(2).await;
-    let page = outbox.inspect().list(&Filter::default(), &Turn::first(1)).await.unwrap();
-    let turn = Turn::first(1).after(page.next.unwrap());
+    let page = outbox.inspect().list(&Filter::default(), &Paging::first(1)).await.unwrap();
+    let turn = Paging::first(1).after(page.next.unwrap());
     let refused = outbox.inspect().list(&in_state(State::Failed), &turn).await;
     assert!(matches!(refused, Err(StoreError::BadCursor(_))), "{refused:?}");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::delivery::{Answer, Change, Verdict};
-use pillarbox::store::{EventView, Filter, State, Turn, fold_error};
+use pillarbox::store::{EventView, Filter, Paging, State, fold_error};
 use pillarbox::{Event, SendError};
 use uuid::Uuid;
 
@@ -117,7 +117,7 @@ pub async fn dead_letters_are_told_by_what_they_have_in_common(outbox: &dyn Outb
     let told = dead_letters(files).await;
     assert_eq!((told.groups.len(), told.groups[0].count, told.looked_at), (1, 1, 4));
     let page =
-        outbox.inspect().list(&Filter { state: Some(State::Failed), ..Filter::default() }, &Turn::default()).await;
+        outbox.inspect().list(&Filter { state: Some(State::Failed), ..Filter::default() }, &Paging::default()).await;
     let same = page.unwrap().events.into_iter().filter(|event| {
         event.failed_on.as_deref() == Some("mail") && fold_error(&event.error_message) == "order # is locked"
     });
@@ -125,20 +125,20 @@ pub async fn dead_letters_are_told_by_what_they_have_in_common(outbox: &dyn Outb
     for state in [None, Some(State::Failed)] {
         let within = Filter { state, failed_since: Some(oldest), ..Filter::default() };
         for oldest_first in [false, true] {
-            let turn = Turn { oldest_first, ..Turn::default() };
+            let turn = Paging { oldest_first, ..Paging::default() };
             let page = outbox.inspect().list(&within, &turn).await.unwrap();
             assert_eq!(page.events.len(), 4, "a list of the window finds what the groups have");
             assert!(page.events.iter().all(|event| event.id != out_of_sight));
         }
     }
     let none = Filter { state: Some(State::Delivered), failed_since: Some(oldest), ..Filter::default() };
-    assert!(outbox.inspect().list(&none, &Turn::default()).await.unwrap().events.is_empty());
+    assert!(outbox.inspect().list(&none, &Paging::default()).await.unwrap().events.is_empty());
 }
 
 /// The number of examined dead letters is limited, and the result says so.
 pub async fn many_dead_letters_are_looked_at_as_far_as_it_goes(outbox: &dyn Outbox) {
     outbox.emit((0..10_100).map(event).collect()).await;
-    let ids = outbox.inspect().list(&Filter::default(), &Turn::first(10_050)).await.unwrap().events;
+    let ids = outbox.inspect().list(&Filter::default(), &Paging::first(10_050)).await.unwrap().events;
     let ids: Vec<Uuid> = ids.iter().map(|event| event.id).collect();
     for batch in ids.chunks(5_000) {
         outbox.inspect().fail(batch, "no", super::outbox::BY_ANN).await.unwrap();

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use pillarbox::store::{
     AuditView, Counts, DeadLetters, Depth, Entry, EventDetail, EventView, Filter, Finding, Marked, Minute, Page,
-    PausedView, RelayView, Replayed, Retried, Selection, Turn,
+    Paging, PausedView, RelayView, Replayed, Retried, Selection,
 };
 use pillarbox::{Emitted, Event, Inspect, Store, StoreError, StoredEvent};
 use uuid::Uuid;
@@ -167,7 +167,7 @@ impl Inspect for SimulatedOutbox {
         }))
     }
 
-    async fn list(&self, _: &Filter, _: &Turn) -> Result<Page, StoreError> {
+    async fn list(&self, _: &Filter, _: &Paging) -> Result<Page, StoreError> {
         refused()
     }
 

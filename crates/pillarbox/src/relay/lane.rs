@@ -395,7 +395,7 @@ async fn work_on(engine: &Arc<Engine>, lane: &Arc<Lane>, batch: Vec<Job>) {
         let parked = || Answer::Parked { error: error.clone(), tried: None };
         return batch.into_iter().for_each(|job| job.answer(engine, parked()));
     }
-    let batch = engine.hold(batch, lane.timeout).await;
+    let batch = engine.keep_leased(batch, lane.timeout).await;
     if !batch.is_empty() {
         lane.send_batch(engine, batch).await;
     }

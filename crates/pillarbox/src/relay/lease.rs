@@ -13,7 +13,7 @@ use crate::store::Ticket;
 impl Engine {
     /// Returns the jobs that may be sent now. Their leases last for the timeout, and are renewed where necessary. A job whose
     /// lease is too short is given back. If the lease was lost, another relay has the event, and the settle changes nothing.
-    pub(super) async fn hold(&self, batch: Vec<Job>, timeout: Option<Duration>) -> Vec<Job> {
+    pub(super) async fn keep_leased(&self, batch: Vec<Job>, timeout: Option<Duration>) -> Vec<Job> {
         let needed = timeout.unwrap_or(self.settings.lease / 2);
         if batch.iter().all(|job| job.left() > needed) {
             return batch;

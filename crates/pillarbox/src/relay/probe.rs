@@ -75,7 +75,7 @@ pub(super) async fn probe(probing: Probing, mut job: Job) {
         if engine.rest_renewing(&job, probe_at.saturating_duration_since(clock::now())).await {
             return job.answer(&engine, parked);
         }
-        let Some(held) = engine.hold(vec![job], lane.timeout).await.pop() else {
+        let Some(held) = engine.keep_leased(vec![job], lane.timeout).await.pop() else {
             // The lease was lost or could not be renewed: `hold` has given the event back.
             return;
         };

@@ -15,7 +15,7 @@ use crate::store::act::{Entry, Marked, Replayed, Retried, Selection};
 use crate::store::dead_letters::DeadLetters;
 use crate::store::examine::Finding;
 use crate::store::figures::{LaneView, Minute};
-use crate::store::list::{Filter, Page, Turn};
+use crate::store::list::{Filter, Page, Paging};
 
 /// The state of an event as people ask for it: finer than [`Status`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -287,7 +287,7 @@ pub struct AuditView {
 #[async_trait]
 pub trait Inspect: Send + Sync + 'static {
     /// Returns a page of the events that the filter matches. Its cost is bounded, however many events there are.
-    async fn list(&self, filter: &Filter, turn: &Turn) -> Result<Page, StoreError>;
+    async fn list(&self, filter: &Filter, paging: &Paging) -> Result<Page, StoreError>;
 
     /// Returns the events with exactly this id, idempotency key or aggregate id, the newest first. For an aggregate id, returns
     /// the events that are not delivered, and delivered events that are among the newest.

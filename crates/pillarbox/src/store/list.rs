@@ -73,7 +73,7 @@ pub struct ToDestination {
 
 /// The part of a list to read.
 #[derive(Debug, Clone, Default)]
-pub struct Turn {
+pub struct Paging {
     /// The place after which the page begins: the `next` of the page before.
     pub after: Option<Cursor>,
     /// The maximum number of events; 0 means 50.
@@ -84,7 +84,7 @@ pub struct Turn {
     pub oldest_first: bool,
 }
 
-impl Turn {
+impl Paging {
     /// Returns the first page, with this limit.
     #[must_use]
     pub fn first(limit: usize) -> Self {

@@ -32,8 +32,8 @@ pub(super) mod link;
 mod listen;
 mod locked;
 pub(super) mod moment;
-mod neighbours;
 mod ordered;
+mod peers;
 pub(super) mod pinned;
 mod read;
 mod schema;
@@ -45,9 +45,9 @@ mod url;
 use cleanup::CleanedUntil;
 pub use connect::PostgresSettings;
 pub(super) use connect::{Connections, open};
-use floor::{Floor, From, Place};
+use floor::{Floor, Place, Start};
 use hold::{Holds, lock};
-use neighbours::Neighbours;
+use peers::Peers;
 use pinned::Pinned;
 use schema::MIGRATIONS;
 pub(super) use statement::{Schema, Statement};
@@ -57,7 +57,7 @@ sql_folder! {
     SQL: Sql = "postgres" {
         blame, claim, claim_ordered, cleanup, cleanup_lock, examine_horizon, examine_indexes, examine_rights,
         examine_server, fail, farewell, grants_emit, grants_relay, hold, hold_delete, hold_deliver, hold_lease, hold_light,
-        hold_park, neighbours, next_due, release, renew, retry, session, settle, settle_attempts, settle_delete,
+        hold_park, peers, next_due, release, renew, retry, session, settle, settle_attempts, settle_delete,
         settle_deliveries, sweep, sweep_relays, unpark, unpark_shared, wake, walls, working,
     }
 }
@@ -70,10 +70,10 @@ pub struct PostgresStore {
     give_back: mpsc::UnboundedSender<Ticket>,
     holds: Arc<Holds>,
     floor: Arc<Mutex<Floor>>,
-    /// Whether claims may be held by locks: this store's relay has written a heartbeat, and its neighbours are alive.
+    /// Whether claims may be held by locks: this store's relay has written a heartbeat, and its peers are alive.
     calm: Arc<AtomicBool>,
     /// The heartbeats of other relays that each relay on this store has seen.
-    neighbours: Arc<Mutex<HashMap<Uuid, Neighbours>>>,
+    peers: Arc<Mutex<HashMap<Uuid, Peers>>>,
     /// Whether connections keep prepared statements, because no transaction pooler is in between.
     keeps_statements: Arc<AtomicBool>,
     walk: SharedWalk<Place>,
@@ -124,18 +124,18 @@ impl PostgresStore {
             holds,
             floor: Arc::new(Mutex::new(Floor::new())),
             calm: Arc::default(),
-            neighbours: Arc::default(),
+            peers: Arc::default(),
             keeps_statements: Arc::default(),
             walk: SharedWalk::default(),
             cleaned_until: Arc::default(),
         })
     }
 
-    /// For tests: holds claims by locks from now on, as a relay with a backlog and live neighbours does.
+    /// For tests: holds claims by locks from now on, as a relay with a backlog and live peers does.
     #[doc(hidden)]
     pub fn hold_from_now_on(&self) {
         self.calm.store(true, Ordering::Relaxed);
-        *lock(&self.floor) = Floor::after_a_sweep();
+        *lock(&self.floor) = Floor::after_a_rescan();
         self.walk.lock().leased(Instant::now() + Duration::from_secs(3600));
     }
 
@@ -224,7 +224,7 @@ impl Claims for PostgresStore {
     async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
         let floor = {
             let floor = lock(&self.floor);
-            floor.place(if self.calm() { From::Trailing } else { From::Beginning })
+            floor.place(if self.calm() { Start::Trailing } else { Start::Beginning })
         };
         let due_in: Option<f64> = self
             .schema
@@ -243,11 +243,11 @@ impl Claims for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Removes the neighbours that a stopped relay has seen.
+    /// Removes the peers that a stopped relay has seen.
     fn forget_relay(&self, relay: Uuid) {
-        let mut neighbours = lock(&self.neighbours);
-        neighbours.remove(&relay);
-        if neighbours.is_empty() {
+        let mut peers = lock(&self.peers);
+        peers.remove(&relay);
+        if peers.is_empty() {
             self.calm.store(false, Ordering::Relaxed);
         }
     }

@@ -4,7 +4,7 @@
 //! A blocked aggregate may have more due events than a page, and they stay at the front of the index. So do events that
 //! relays hold by locks. A claim must not see only these events, and must not read all of them each time. So a floor rises
 //! over every full page, and the next claim begins there. Claims read the front again now and then, for events that were
-//! blocked only for a moment. From time to time a sweep reads everything below the floor. Both are limited to a share of the
+//! blocked only for a moment. From time to time a rescan reads everything below the floor. Both are limited to a share of the
 //! time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 const FRONT: Duration = Duration::from_millis(20);
 /// The pause after such a read, as a multiple of its duration.
 const FRONT_SHARE: u32 = 10;
-/// The minimum pause between two sweeps, if events were left below the floor.
+/// The minimum pause between two rescans, if events were left below the floor.
 const REST: Duration = Duration::from_millis(100);
 /// The same if only events that were committed late can be below the floor.
 const LONG_REST: Duration = Duration::from_secs(1);
-/// The pause after a sweep, as a multiple of its duration.
+/// The pause after a rescan, as a multiple of its duration.
 const SHARE: u32 = 20;
 /// The interval of claims by lease among claims by lock. Only claims by lease count losses.
 const LEASE: Duration = Duration::from_secs(1);
-/// The number of sweep pages that a claim without other events reads. A claim that may have others reads one.
+/// The number of rescan pages that a claim without other events reads. A claim that may have others reads one.
 const PAGES: usize = 4;
 /// The minimum size of a page, even if fewer events are asked for.
 const LEAST_PAGE: usize = 100;
@@ -57,15 +57,15 @@ pub(super) struct Walk<P> {
     /// Whether some of them were due and not taken.
     left: bool,
     front_at: Option<Instant>,
-    /// The progress of a sweep below the floor; `None` when no sweep is running.
-    sweep: Option<Sweep<P>>,
-    sweep_at: Option<Instant>,
+    /// The progress of a rescan below the floor; `None` when no rescan is running.
+    rescan: Option<Rescan<P>>,
+    rescan_at: Option<Instant>,
     /// The time of the last claim by lease.
     leased_at: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Sweep<P> {
+struct Rescan<P> {
     place: Option<P>,
     blocked: usize,
     spent: Duration,
@@ -76,7 +76,7 @@ struct Sweep<P> {
 enum Leg {
     Front,
     Tail,
-    Sweep,
+    Rescan,
 }
 
 /// One page to read: this many due events after a place, or from the beginning.
@@ -118,13 +118,13 @@ pub(super) struct Steps {
     locks: bool,
     began: Instant,
     legs: Vec<Leg>,
-    /// The number of sweep pages left to read.
+    /// The number of rescan pages left to read.
     pages: usize,
 }
 
 impl<P> Default for Walk<P> {
     fn default() -> Self {
-        Self { floor: None, left: false, front_at: None, sweep: None, sweep_at: None, leased_at: None }
+        Self { floor: None, left: false, front_at: None, rescan: None, rescan_at: None, leased_at: None }
     }
 }
 
@@ -132,12 +132,12 @@ impl<P: Clone + PartialOrd> Walk<P> {
     /// Begins a claim. With `whole`, it reads everything before it returns an empty claim. With `locks`, it locks events that
     /// are new to it, and reads no more events than it can take.
     pub(super) fn begin(&self, limit: usize, whole: bool, locks: bool, now: Instant) -> Steps {
-        // A tail that always has events must not prevent a sweep.
-        let is_overdue = self.floor.is_some() && self.sweep_at.is_some_and(|at| at + REST <= now);
+        // A tail that always has events must not prevent a rescan.
+        let is_overdue = self.floor.is_some() && self.rescan_at.is_some_and(|at| at + REST <= now);
         let (mut legs, pages) = if is_overdue {
-            (vec![Leg::Sweep, Leg::Tail, Leg::Sweep], 1)
+            (vec![Leg::Rescan, Leg::Tail, Leg::Rescan], 1)
         } else {
-            (vec![Leg::Sweep, Leg::Tail], PAGES)
+            (vec![Leg::Rescan, Leg::Tail], PAGES)
         };
         if self.left && self.front_at.is_none_or(|at| at <= now) {
             legs.push(Leg::Front);
@@ -169,16 +169,16 @@ impl<P: Clone + PartialOrd> Walk<P> {
         match leg {
             Leg::Front => Some(Step { leg, after: None, rows }),
             Leg::Tail => Some(Step { leg, after: self.floor.clone(), rows }),
-            Leg::Sweep => {
-                let is_time = steps.whole || self.sweep.is_some() || self.sweep_at.is_none_or(|at| at <= steps.began);
+            Leg::Rescan => {
+                let is_time = steps.whole || self.rescan.is_some() || self.rescan_at.is_none_or(|at| at <= steps.began);
                 if self.floor.is_none() || !is_time || (steps.pages == 0 && !steps.whole) {
                     steps.legs.pop();
                     steps.pages = PAGES;
                     return self.next(steps);
                 }
                 steps.pages = steps.pages.saturating_sub(1);
-                let sweep = self.sweep.get_or_insert(Sweep { place: None, blocked: 0, spent: Duration::ZERO });
-                Some(Step { leg, after: sweep.place.clone(), rows })
+                let rescan = self.rescan.get_or_insert(Rescan { place: None, blocked: 0, spent: Duration::ZERO });
+                Some(Step { leg, after: rescan.place.clone(), rows })
             }
         }
     }
@@ -202,38 +202,38 @@ impl<P: Clone + PartialOrd> Walk<P> {
             Leg::Tail => {
                 steps.legs.pop();
             }
-            Leg::Sweep => self.swept(steps, step, page, is_full),
+            Leg::Rescan => self.rescanned(steps, step, page, is_full),
         }
     }
 
     fn rise(&mut self, leaves: bool, until: Option<P>, now: Instant) {
         if leaves && !self.left {
             self.front_at = Some(now + FRONT);
-            self.sweep_at = Some(now + REST);
+            self.rescan_at = Some(now + REST);
         } else if self.floor.is_none() {
-            self.sweep_at = Some(now + LONG_REST);
+            self.rescan_at = Some(now + LONG_REST);
         }
         self.left |= leaves;
         self.floor = until;
     }
 
-    fn swept(&mut self, steps: &mut Steps, step: &Step<P>, page: Page<P>, is_full: bool) {
-        let Some(sweep) = &mut self.sweep else { return };
-        sweep.blocked += page.seen.saturating_sub(page.free);
-        sweep.spent += page.took;
+    fn rescanned(&mut self, steps: &mut Steps, step: &Step<P>, page: Page<P>, is_full: bool) {
+        let Some(rescan) = &mut self.rescan else { return };
+        rescan.blocked += page.seen.saturating_sub(page.free);
+        rescan.spent += page.took;
         let is_over = !is_full || page.until >= self.floor;
         if page.until.is_some() {
-            sweep.place = page.until;
+            rescan.place = page.until;
         }
         if is_over {
             // The blocked events are few enough to read each time.
-            if sweep.blocked * 2 < step.rows {
+            if rescan.blocked * 2 < step.rows {
                 self.floor = None;
                 self.left = false;
             }
             let rest = if self.left { REST } else { LONG_REST };
-            self.sweep_at = Some(steps.began + (sweep.spent * SHARE).max(rest));
-            self.sweep = None;
+            self.rescan_at = Some(steps.began + (rescan.spent * SHARE).max(rest));
+            self.rescan = None;
             steps.legs.pop();
         }
     }
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_free_under_the_floor_is_found_by_a_sweep() {
+    fn what_becomes_free_under_the_floor_is_found_by_a_rescan() {
         let mut table = Table::new(10_000, 0);
         assert_eq!(table.claim(false), 0);
         table.rows[5000] = Row::Free;
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_tail_does_not_keep_a_sweep_from_being_made() {
+    fn a_busy_tail_does_not_keep_a_rescan_from_being_made() {
         let mut table = Table::new(10_000, 0);
         assert_eq!(table.claim(false), 0);
         table.rows[5000] = Row::Free;

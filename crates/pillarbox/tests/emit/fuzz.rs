@@ -1,6 +1,6 @@
 //! Whatever `outbox_emit` accepts, the program can read: it is listed, shown, claimed and settled, and never an error.
 
-use pillarbox::store::{Filter, State, Turn};
+use pillarbox::store::{Filter, Paging, State};
 use pillarbox::{Event, Inspect};
 use pillarbox_testkit::conformance::outbox::{ASK, deliver};
 use pillarbox_testkit::conformance::{Outbox, PostgresOutbox};
@@ -116,9 +116,9 @@ impl Call {
 async fn is_read(outbox: &PostgresOutbox) {
     let inspect = outbox.postgres();
     for state in [None, Some(State::Pending), Some(State::Due), Some(State::Scheduled)] {
-        inspect.list(&Filter { state, ..Filter::default() }, &Turn::default()).await.unwrap();
+        inspect.list(&Filter { state, ..Filter::default() }, &Paging::default()).await.unwrap();
     }
-    let all = inspect.list(&Filter::default(), &Turn::default()).await.unwrap();
+    let all = inspect.list(&Filter::default(), &Paging::default()).await.unwrap();
     let event = &all.events[0];
     let detail = inspect.get(event.id).await.unwrap().unwrap();
     serde_json::to_string(&detail).unwrap();

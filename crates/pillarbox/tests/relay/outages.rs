@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use pillarbox::delivery::{Change, Verdict};
 use pillarbox::relay::BreakerSettings;
-use pillarbox::store::{Filter, State, Turn};
+use pillarbox::store::{Filter, Paging, State};
 use pillarbox::{
     Destination, Inspect, Message, Observed, Observer, RelaySettings, Route, SendError, Sink, Status, StoredEvent,
 };
@@ -51,7 +51,7 @@ async fn an_outage_parks_uses_no_attempt_and_ends_by_itself() {
 /// The parked rows, with when they were last written.
 async fn rows(outbox: &Outbox) -> HashMap<uuid::Uuid, chrono::DateTime<chrono::Utc>> {
     let filter = Filter { state: Some(State::Parked), ..Filter::default() };
-    let page = outbox.store.list(&filter, &Turn::first(1000)).await.unwrap();
+    let page = outbox.store.list(&filter, &Paging::first(1000)).await.unwrap();
     page.events.into_iter().map(|event| (event.id, event.updated_at)).collect()
 }
 

@@ -6,8 +6,8 @@ use pillarbox::Event;
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::sqlite::SqliteStore;
 use pillarbox::store::{
-    AdminStore, Cursor, Entry, Filter, JobAction, JobLease, JobState, JobStep, JobView, NewJob, SessionLimits, State,
-    Turn,
+    AdminStore, Cursor, Entry, Filter, JobAction, JobLease, JobState, JobStep, JobView, NewJob, Paging, SessionLimits,
+    State,
 };
 use pillarbox_testkit::TestDatabase;
 use uuid::Uuid;
@@ -58,7 +58,7 @@ async fn dead_letters(store: &dyn AdminStore, count: u32) -> (Vec<Uuid>, Option<
     }
     store.fail(&ids, "no", Entry::Anew { who: "olga", target: "all" }).await.unwrap();
     let filter = Filter { state: Some(State::Failed), ..Filter::default() };
-    let page = store.list(&filter, &Turn { limit: 1, oldest_first: true, ..Turn::default() }).await.unwrap();
+    let page = store.list(&filter, &Paging { limit: 1, oldest_first: true, ..Paging::default() }).await.unwrap();
     (ids, page.next)
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use pillarbox::delivery::{Answer, Change};
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::{
-    AdminStore, Ask, Claimed, Entry, Filter, Heartbeat, Marked, Replayed, Retention, Role, Selection, SessionLimits,
-    State, Turn,
+    AdminStore, Ask, Claimed, Entry, Filter, Heartbeat, Marked, Paging, Replayed, Retention, Role, Selection,
+    SessionLimits, State,
 };
 use pillarbox::{Claims, Event, Fleet, Inspect, Parking, emit, emit_all, emit_once};
 use pillarbox_testkit::TestDatabase;
@@ -154,11 +154,11 @@ async fn a_role_that_relays_can_do_all_that_a_relay_does() {
     store.heartbeat(&heartbeat).await.unwrap();
     assert_eq!(store.counts().await.unwrap().relays.len(), 1);
     store.farewell(heartbeat.id).await.unwrap();
-    assert_eq!(store.list(&Filter::default(), &Turn::default()).await.unwrap().events.len(), 4);
+    assert_eq!(store.list(&Filter::default(), &Paging::default()).await.unwrap().events.len(), 4);
     assert_eq!(store.retry(&Selection::Failed(Filter::default(), 10), BY_ANN).await.unwrap().len(), 1);
     let line = store.open_entry("ann", "replay", "what was delivered").await.unwrap();
     let delivered = Filter { state: Some(State::Delivered), ..Filter::default() };
-    let delivered = store.list(&delivered, &Turn::default()).await.unwrap().events;
+    let delivered = store.list(&delivered, &Paging::default()).await.unwrap().events;
     let again = store.replay(&[delivered[0].id], Entry::Adding { line, unchanged_since: None }).await.unwrap()[0].1;
     let Replayed::As { id: again } = again else { panic!("{again:?}") };
     assert_eq!(store.fail(&[again], "no", BY_ANN).await.unwrap(), [(again, Marked::Failed)]);

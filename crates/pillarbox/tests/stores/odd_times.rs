@@ -5,7 +5,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Datelike, Utc};
-use pillarbox::store::{Cursor, Filter, State, Turn};
+use pillarbox::store::{Cursor, Filter, Paging, State};
 use pillarbox::{Claims, Event, Inspect, StoreError};
 use pillarbox_testkit::conformance::outbox::{ASK, deliver};
 use pillarbox_testkit::conformance::{Outbox, PostgresOutbox, SqliteOutbox};
@@ -82,9 +82,9 @@ async fn people_see_everything(inspect: &dyn Inspect, events: usize) {
     for oldest_first in [true, false] {
         for state in STATES.map(Some).into_iter().chain([None]) {
             let filter = Filter { state, ..Filter::default() };
-            let all = inspect.list(&filter, &Turn { limit: 1000, oldest_first, ..Turn::default() }).await.unwrap();
+            let all = inspect.list(&filter, &Paging { limit: 1000, oldest_first, ..Paging::default() }).await.unwrap();
             assert!(all.next.is_none());
-            let mut turn = Turn { limit: 1, oldest_first, ..Turn::default() };
+            let mut turn = Paging { limit: 1, oldest_first, ..Paging::default() };
             let mut paged = Vec::new();
             loop {
                 let page = inspect.list(&filter, &turn).await.unwrap();
@@ -119,7 +119,7 @@ async fn people_see_everything(inspect: &dyn Inspect, events: usize) {
     inspect.dead_letters(&Filter::default(), DateTime::<Utc>::MIN_UTC).await.unwrap();
     let long_ago =
         Filter { since: Some(DateTime::<Utc>::MIN_UTC), until: Some(DateTime::<Utc>::MAX_UTC), ..Filter::default() };
-    inspect.list(&long_ago, &Turn::default()).await.unwrap();
+    inspect.list(&long_ago, &Paging::default()).await.unwrap();
     inspect.minutes(DateTime::<Utc>::MIN_UTC).await.unwrap();
     assert_eq!(inspect.relays().await.unwrap().len(), events / 4);
     assert_eq!(inspect.pauses().await.unwrap().len(), events / 4);
@@ -204,7 +204,7 @@ async fn a_cursor_of_any_moment_is_read_or_refused() {
             let cursor: Cursor = URL_SAFE_NO_PAD.encode(text).parse().unwrap();
             let filter = Filter { state: Some(state), ..Filter::default() };
             for inspect in [Outbox::inspect(&postgres), Outbox::inspect(&sqlite)] {
-                let page = inspect.list(&filter, &Turn::default().after(cursor.clone())).await;
+                let page = inspect.list(&filter, &Paging::default().after(cursor.clone())).await;
                 assert!(matches!(page, Ok(_) | Err(StoreError::BadCursor(_))), "{state:?} {mark}: {page:?}");
             }
         }

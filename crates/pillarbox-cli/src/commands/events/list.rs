@@ -2,7 +2,7 @@
 
 use clap::Args;
 use pillarbox::delivery::UNROUTED;
-use pillarbox::store::{Cursor, EventView, Page, State, Turn};
+use pillarbox::store::{Cursor, EventView, Page, Paging, State};
 
 use super::super::Session;
 use super::{Which, moment};
@@ -43,7 +43,7 @@ fn state(text: &str) -> Result<State, String> {
 pub(super) async fn run(arguments: Arguments, session: &Session) -> anyhow::Result<()> {
     let mut filter = arguments.which.into_filter(arguments.state);
     filter.parked_on = arguments.parked_on;
-    let turn = Turn { after: arguments.after, limit: arguments.limit as usize, oldest_first: arguments.oldest_first };
+    let turn = Paging { after: arguments.after, limit: arguments.limit as usize, oldest_first: arguments.oldest_first };
     let page = session.open().await?.inspect().list(&filter, &turn).await?;
     session.output.answer(&page, || render(&page.events))?;
     if let Some(next) = &page.next {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use pillarbox::store::{Entry, Retried, Selection, State, Turn};
+use pillarbox::store::{Entry, Paging, Retried, Selection, State};
 use pillarbox::{Inspect, StoreError};
 use serde_json::json;
 use uuid::Uuid;
@@ -79,7 +79,7 @@ pub(super) async fn run(arguments: Arguments, session: &Session) -> anyhow::Resu
 async fn failed(inspect: &dyn Inspect, which: Which, limit: Option<u32>) -> Result<Vec<Uuid>, StoreError> {
     let filter = which.into_filter(Some(State::Failed));
     let most = limit.map_or(usize::MAX, |limit| limit as usize);
-    let mut turn = Turn { limit: BATCH, oldest_first: true, ..Turn::default() };
+    let mut turn = Paging { limit: BATCH, oldest_first: true, ..Paging::default() };
     let mut ids = Vec::new();
     loop {
         let page = inspect.list(&filter, &turn).await?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use pillarbox::store::postgres::PostgresStore;
-use pillarbox::store::{Filter, Turn};
+use pillarbox::store::{Filter, Paging};
 use pillarbox::{Event, Inspect};
 use pillarbox_testkit::{Answer, Receiver};
 use tokio::task::JoinHandle;
@@ -128,7 +128,7 @@ pub(crate) async fn wait_until_settled(outbox: &PostgresStore, patience: Duratio
 /// Returns the ids of all events in the database.
 pub(crate) async fn all_of(outbox: &PostgresStore) -> Result<HashSet<Uuid>> {
     let mut ids = HashSet::new();
-    let mut turn = Turn::first(10_000);
+    let mut turn = Paging::first(10_000);
     loop {
         let page = outbox.list(&Filter::default(), &turn).await?;
         ids.extend(page.events.iter().map(|event| event.id));

@@ -70,7 +70,7 @@ const MANY: &str = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, 
     $7::timestamptz[]) AS event (id, aggregate_type, aggregate_id, event_type, payload, key, due)";
 
 /// The results of one writer in one turn.
-struct Turn {
+struct Paging {
     commits: u64,
     /// The time until the last writer was done.
     length: Duration,
@@ -111,7 +111,7 @@ impl Emit {
     }
 
     /// Returns the medians of a mode's turns.
-    fn report(&self, place: usize, written: &[Vec<Turn>]) -> Value {
+    fn report(&self, place: usize, written: &[Vec<Paging>]) -> Value {
         let rate = median(self.rates(place, written));
         let own = || written.iter().flat_map(|turns| turns.iter().skip(place).step_by(self.modes.len()));
         let events = own().map(|turn| turn.commits).sum::<u64>() as f64 * self.per_transaction as f64;
@@ -123,7 +123,7 @@ impl Emit {
     }
 
     /// Returns the events per second of each turn of a mode.
-    fn rates(&self, place: usize, written: &[Vec<Turn>]) -> Vec<f64> {
+    fn rates(&self, place: usize, written: &[Vec<Paging>]) -> Vec<f64> {
         let turns = (place..self.turns()).step_by(self.modes.len());
         let rate = |turn: usize| {
             let commits: f64 =
@@ -137,7 +137,7 @@ impl Emit {
         (self.seconds / TURN.as_secs_f64()).ceil() as usize * self.modes.len()
     }
 
-    async fn write(self, pool: PgPool, barrier: Arc<Barrier>) -> Result<Vec<Turn>> {
+    async fn write(self, pool: PgPool, barrier: Arc<Barrier>) -> Result<Vec<Paging>> {
         let content = payload(490);
         let mut connection = pool.acquire().await?;
         // A real application has written data of its own on that connection, with a statement that it keeps. Emit keeps its
@@ -153,7 +153,7 @@ impl Emit {
                 commits += 1;
             }
             barrier.wait().await;
-            turns.push(Turn { commits, length: start.elapsed(), writing });
+            turns.push(Paging { commits, length: start.elapsed(), writing });
         }
         Ok(turns)
     }

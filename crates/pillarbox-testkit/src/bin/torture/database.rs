@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::sqlite::SqliteStore;
-use pillarbox::store::{Counts, EventView, Filter, State, Turn};
+use pillarbox::store::{Counts, EventView, Filter, Paging, State};
 use pillarbox::{Event, Inspect, emit_all};
 use pillarbox_testkit::PrivatePostgres;
 use uuid::Uuid;
@@ -169,7 +169,7 @@ impl Outbox {
     /// Returns all events that match, page by page.
     async fn all(&self, filter: &Filter) -> Result<Vec<EventView>> {
         let mut events = Vec::new();
-        let mut turn = Turn::first(10_000);
+        let mut turn = Paging::first(10_000);
         loop {
             let page = self.inspect().list(filter, &turn).await?;
             events.extend(page.events);

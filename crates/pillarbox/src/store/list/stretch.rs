@@ -5,7 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
 use super::cursor::{BadCursor, Cursor, Place};
-use super::{Filter, Page, Turn};
+use super::{Filter, Page, Paging};
 use crate::store::inspect::{EventView, State};
 
 /// The maximum number of index entries that a page examines.
@@ -74,18 +74,18 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Creates the plan of a list. The plan is empty if no event can match.
-    pub(crate) fn of(filter: &Filter, turn: &Turn) -> Result<Self, BadCursor> {
+    pub(crate) fn of(filter: &Filter, paging: &Paging) -> Result<Self, BadCursor> {
         let ways = ways(filter);
-        let at = match &turn.after {
+        let at = match &paging.after {
             None => 0,
             Some(cursor) => ways.iter().position(|way| way.has(cursor)).ok_or(BadCursor)?,
         };
-        let stretches: Vec<Stretch> = ways[at..].iter().map(|way| Stretch::of(*way, filter, turn)).collect();
+        let stretches: Vec<Stretch> = ways[at..].iter().map(|way| Stretch::of(*way, filter, paging)).collect();
         let mut stretches = stretches.into_iter();
-        if let (Some(Cursor(place)), Some(first)) = (&turn.after, stretches.as_mut_slice().first_mut()) {
+        if let (Some(Cursor(place)), Some(first)) = (&paging.after, stretches.as_mut_slice().first_mut()) {
             first.go_on_from(place);
         }
-        Ok(Self { stretches, most: turn.most(), page: Page::default() })
+        Ok(Self { stretches, most: paging.most(), page: Page::default() })
     }
 
     /// Returns what to read next: a stretch, the number of events (one more than the page has room for), and the number of
@@ -197,7 +197,7 @@ impl Way {
 }
 
 impl Stretch {
-    fn of(way: Way, filter: &Filter, turn: &Turn) -> Self {
+    fn of(way: Way, filter: &Filter, paging: &Paging) -> Self {
         let since = filter.since.and_then(|since| since.checked_sub_signed(SLACK));
         let until = filter.until.and_then(|until| until.checked_add_signed(SLACK));
         // Later changes of an event follow its emit. A parked event, however, may have been due long ago.
@@ -206,7 +206,7 @@ impl Stretch {
         let earliest = earliest.max(failed_since);
         Self {
             way,
-            descending: matches!(way, Way::Id | Way::Failed | Way::Delivered) && !turn.oldest_first,
+            descending: matches!(way, Way::Id | Way::Failed | Way::Delivered) && !paging.oldest_first,
             ids: (since.map_or(Uuid::nil(), first_id), until.map_or(Uuid::max(), first_id)),
             from: (earliest.map_or(Bound::Mark(String::new()), Bound::At), i64::MIN),
             to: (Bound::Latest, i64::MAX),
@@ -217,7 +217,7 @@ impl Stretch {
     /// Returns the stretch of dead letters since `oldest`, the newest first.
     pub(crate) fn failed_since(filter: &Filter, oldest: DateTime<Utc>) -> Self {
         let failed_since = filter.failed_since.max(Some(oldest));
-        Self::of(Way::Failed, &Filter { failed_since, ..filter.clone() }, &Turn::default())
+        Self::of(Way::Failed, &Filter { failed_since, ..filter.clone() }, &Paging::default())
     }
 
     /// Inserts the way and the direction into the statement. Both are this program's own texts.
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_cursor_of_another_list_is_refused() {
-        let after = |place| Turn { after: Some(Cursor(place)), ..Turn::default() };
+        let after = |place| Paging { after: Some(Cursor(place)), ..Paging::default() };
         let failed = Filter { state: Some(State::Failed), ..Filter::default() };
         let at = || "7".to_owned();
         assert!(Plan::of(&failed, &after(Place::Failed(at(), 1))).is_ok());
@@ -291,9 +291,9 @@ mod tests {
     #[test]
     fn what_cannot_be_is_not_looked_for() {
         let filter = Filter { state: Some(State::Failed), parked_on: Some("runner".to_owned()), ..Filter::default() };
-        assert!(Plan::of(&filter, &Turn::default()).unwrap().next().is_none());
+        assert!(Plan::of(&filter, &Paging::default()).unwrap().next().is_none());
         let delivered = Filter { state: Some(State::Delivered), failed_since: Some(Utc::now()), ..Filter::default() };
-        assert!(Plan::of(&delivered, &Turn::default()).unwrap().next().is_none());
+        assert!(Plan::of(&delivered, &Paging::default()).unwrap().next().is_none());
     }
 
     #[test]
@@ -301,8 +301,8 @@ mod tests {
         let since = Utc::now();
         let filter = Filter { failed_since: Some(since), ..Filter::default() };
         for oldest_first in [false, true] {
-            let turn = Turn { oldest_first, ..Turn::default() };
-            let (stretch, ..) = Plan::of(&filter, &turn).unwrap().next().unwrap();
+            let paging = Paging { oldest_first, ..Paging::default() };
+            let (stretch, ..) = Plan::of(&filter, &paging).unwrap().next().unwrap();
             assert_eq!((stretch.way, stretch.from), (Way::Failed, (Bound::At(since), i64::MIN)));
             assert_eq!(stretch.descending, !oldest_first);
         }

@@ -1,14 +1,14 @@
-//! Claim on PostgreSQL: chooses lock or lease, and the place to begin. Locks are used only while this relay's neighbours live.
+//! Claim on PostgreSQL: chooses lock or lease, and the place to begin. Locks are used only while this relay's peers live.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use uuid::Uuid;
 
-use super::floor::{From, Place};
+use super::floor::{Place, Start};
 use super::hold::lock;
 use super::moment::Moment;
-use super::neighbours::{self, Neighbour};
+use super::peers::{self, Peer};
 use super::{PostgresStore, SQL, database, limit, read};
 use crate::error::StoreError;
 use crate::store::row::seconds;
@@ -29,24 +29,24 @@ impl PostgresStore {
     async fn claim_unordered(&self, ask: Ask) -> Result<Claim, StoreError> {
         let (from, floor) = {
             let floor = lock(&self.floor);
-            let from = if self.may_hold(ask.claim_by) { floor.next(Instant::now()) } else { From::Beginning };
+            let from = if self.may_hold(ask.claim_by) { floor.next(Instant::now()) } else { Start::Beginning };
             (from, floor.place(from))
         };
         // A claim from the beginning finds events that have lost leases. Only a claim by lease counts these losses.
-        if from != From::Beginning && self.holds.has_room() {
+        if from != Start::Beginning && self.holds.has_room() {
             let claim = self.hold(ask, from, floor).await?;
             if !ask.whole || !claim.is_empty() {
                 return Ok(claim);
             }
-            let floor = lock(&self.floor).place(From::Beginning);
-            self.lease(ask, From::Beginning, floor).await
+            let floor = lock(&self.floor).place(Start::Beginning);
+            self.lease(ask, Start::Beginning, floor).await
         } else {
             self.lease(ask, from, floor).await
         }
     }
 
     /// Claims by lease, beginning at the floor.
-    async fn lease(&self, ask: Ask, from: From, floor: Place) -> Result<Claim, StoreError> {
+    async fn lease(&self, ask: Ask, from: Start, floor: Place) -> Result<Claim, StoreError> {
         let (token, began) = (Uuid::new_v4(), Instant::now());
         let until = began + ask.lease;
         let rows = self
@@ -91,15 +91,14 @@ impl PostgresStore {
     pub(super) async fn look_around(&self, relay: Uuid) -> Result<(), sqlx::Error> {
         let rows: Vec<(Uuid, Moment, f64, f64)> = self
             .schema
-            .query_as(SQL.neighbours)
+            .query_as(SQL.peers)
             .bind(relay)
-            .bind(neighbours::MOURNING.as_secs_f64())
+            .bind(peers::MOURNING.as_secs_f64())
             .fetch_all(&self.pool)
             .await?;
-        let neighbour =
-            |(id, heartbeat_at, ago, age)| Neighbour { id, heartbeat_at, ago: seconds(ago), age: seconds(age) };
-        let seen: Vec<Neighbour> = rows.into_iter().map(neighbour).collect();
-        let calm = lock(&self.neighbours).entry(relay).or_default().all_live(&seen);
+        let peer = |(id, heartbeat_at, ago, age)| Peer { id, heartbeat_at, ago: seconds(ago), age: seconds(age) };
+        let seen: Vec<Peer> = rows.into_iter().map(peer).collect();
+        let calm = lock(&self.peers).entry(relay).or_default().all_live(&seen);
         self.calm.store(calm, Ordering::Relaxed);
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use super::connect::Connections;
-use super::floor::{From, Place};
+use super::floor::{Place, Start};
 use super::link::Tx;
 use super::pinned::Pinned;
 use super::settle::Fence;
@@ -191,7 +191,7 @@ impl Holds {
 
 impl PostgresStore {
     /// Claims by lock, beginning at the floor.
-    pub(super) async fn hold(&self, ask: Ask, from: From, floor: Place) -> Result<Claim, StoreError> {
+    pub(super) async fn hold(&self, ask: Ask, from: Start, floor: Place) -> Result<Claim, StoreError> {
         let began = Instant::now();
         let mut tx = self.holds.kept.begin().await.map_err(database("claiming events"))?;
         let locked = self.lock_due(&mut tx, ask, floor).await?;

@@ -62,9 +62,9 @@ impl PostgresStore {
             .map_err(database("claiming events"))?;
         let mut claimed = Vec::with_capacity(rows.len());
         for row in rows.iter().filter(|row| is_event(row)) {
-            let (event, deliveries, turn) = read::claimed(row)?;
+            let (event, deliveries, due_at) = read::claimed(row)?;
             let held = Claimed::new(event, deliveries, token, began + ask.lease, self.give_back.clone());
-            claimed.push(((turn, held.event().seq), held));
+            claimed.push(((due_at, held.event().seq), held));
         }
         // RETURNING guarantees no order.
         claimed.sort_by_key(|(place, _)| *place);

@@ -9,7 +9,7 @@ use super::{Asked, Call, Database, Row, Through, Transaction, read};
 use crate::error::{DriverError, StoreError};
 use crate::store::act::{Entry, Marked, REPLAY, REPLAY_OF, Replayed, Retried, key_of_replays};
 use crate::store::inspect::{AuditView, PausedView, State};
-use crate::store::list::{Filter, Turn};
+use crate::store::list::{Filter, Paging};
 use crate::store::row::{answers, distinct, kept, replayed};
 
 /// The number of rounds in which others may take the replay keys first.
@@ -112,13 +112,13 @@ async fn write_replays<D: Database>(
 pub(super) async fn failed_ids<D: Database>(store: &D, filter: &Filter, most: usize) -> Result<Vec<Uuid>, StoreError> {
     let filter = Filter { state: Some(State::Failed), ..filter.clone() };
     let mut ids = Vec::new();
-    let mut turn = Turn { limit: most, oldest_first: true, ..Turn::default() };
+    let mut paging = Paging { limit: most, oldest_first: true, ..Paging::default() };
     while ids.len() < most {
-        turn.limit = most - ids.len();
-        let page = super::list::page(store, &filter, &turn).await?;
+        paging.limit = most - ids.len();
+        let page = super::list::page(store, &filter, &paging).await?;
         ids.extend(page.events.iter().map(|event| event.id));
-        turn.after = page.next;
-        if turn.after.is_none() {
+        paging.after = page.next;
+        if paging.after.is_none() {
             break;
         }
     }

@@ -13,12 +13,12 @@ use crate::store::dead_letters::DeadLetters;
 use crate::store::examine::Finding;
 use crate::store::figures::Minute;
 use crate::store::inspect::{AuditView, Counts, Depth, EventDetail, EventView, Inspect, PausedView, RelayView};
-use crate::store::list::{Filter, Page, Turn};
+use crate::store::list::{Filter, Page, Paging};
 
 #[async_trait]
 impl<D: Database> Inspect for D {
-    async fn list(&self, filter: &Filter, turn: &Turn) -> Result<Page, StoreError> {
-        list::page(self, filter, turn).await
+    async fn list(&self, filter: &Filter, paging: &Paging) -> Result<Page, StoreError> {
+        list::page(self, filter, paging).await
     }
 
     async fn find(&self, text: &str) -> Result<Vec<EventView>, StoreError> {

@@ -8,11 +8,11 @@ use super::{Call, Database, Row, Through, Transaction, database, read};
 use crate::error::{DriverError, StoreError};
 use crate::store::dead_letters::{DeadLetters, Groups};
 use crate::store::inspect::{EventView, State};
-use crate::store::list::{BUDGET, FOUND, Filter, NEAR, NEIGHBOURS, Page, Passed, Plan, Stretch, Turn, Way};
+use crate::store::list::{BUDGET, FOUND, Filter, NEAR, NEIGHBOURS, Page, Paging, Passed, Plan, Stretch, Way};
 use crate::store::row::search_like;
 
-pub(super) async fn page<D: Database>(store: &D, filter: &Filter, turn: &Turn) -> Result<Page, StoreError> {
-    let mut plan = Plan::of(filter, turn)?;
+pub(super) async fn page<D: Database>(store: &D, filter: &Filter, paging: &Paging) -> Result<Page, StoreError> {
+    let mut plan = Plan::of(filter, paging)?;
     while let Some((stretch, most, budget)) = plan.next() {
         D::check_bound(&stretch.from.0)?;
         D::check_bound(&stretch.to.0)?;
@@ -143,7 +143,7 @@ pub(super) async fn find<D: Database>(store: &D, text: &str) -> Result<Vec<Event
         return Ok(Vec::new());
     }
     let recent = Filter { aggregate_id: Some(text.to_owned()), ..Filter::default() };
-    let recent = page(store, &recent, &Turn::default()).await?.events;
+    let recent = page(store, &recent, &Paging::default()).await?.events;
     let call = Call::new(D::statements().find).bind(text).bind(Uuid::parse_str(text).ok()).bind(FOUND);
     let mut ids = ids(store, call).await.map_err(database("searching events"))?;
     ids.extend(recent.iter().map(|event| event.id));

@@ -19,7 +19,7 @@ pub(super) const MOURNING: Duration = Duration::from_secs(75);
 
 /// The last heartbeat of another relay.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Neighbour {
+pub(super) struct Peer {
     pub(super) id: Uuid,
     pub(super) heartbeat_at: Moment,
     /// The age of the heartbeat.
@@ -30,18 +30,18 @@ pub(super) struct Neighbour {
 
 /// The first heartbeat seen of each relay. A relay with a later heartbeat was alive when this relay started.
 #[derive(Debug, Default)]
-pub(super) struct Neighbours(HashMap<Uuid, Moment>);
+pub(super) struct Peers(HashMap<Uuid, Moment>);
 
-impl Neighbours {
+impl Peers {
     /// Returns whether all relays with a recent row are alive.
-    pub(super) fn all_live(&mut self, seen: &[Neighbour]) -> bool {
-        self.0.retain(|id, _| seen.iter().any(|neighbour| neighbour.id == *id));
+    pub(super) fn all_live(&mut self, seen: &[Peer]) -> bool {
+        self.0.retain(|id, _| seen.iter().any(|peer| peer.id == *id));
         let first = &mut self.0;
         let mut doubtful = Vec::new();
-        for neighbour in seen {
-            let since = *first.entry(neighbour.id).or_insert(neighbour.heartbeat_at);
-            if neighbour.heartbeat_at <= since || neighbour.ago >= DEAD {
-                doubtful.push(neighbour);
+        for peer in seen {
+            let since = *first.entry(peer.id).or_insert(peer.heartbeat_at);
+            if peer.heartbeat_at <= since || peer.ago >= DEAD {
+                doubtful.push(peer);
             }
         }
         matches!(doubtful[..], []) || matches!(doubtful[..], [only] if only.age < YOUNG)
@@ -54,39 +54,39 @@ mod tests {
 
     use super::*;
 
-    fn neighbour(id: u128, beat: i64, ago: u64) -> Neighbour {
+    fn peer(id: u128, beat: i64, ago: u64) -> Peer {
         let heartbeat_at = DateTime::from_timestamp(beat, 0).unwrap().into();
-        Neighbour { id: Uuid::from_u128(id), heartbeat_at, ago: Duration::from_secs(ago), age: Duration::from_secs(60) }
+        Peer { id: Uuid::from_u128(id), heartbeat_at, ago: Duration::from_secs(ago), age: Duration::from_secs(60) }
     }
 
     #[test]
     fn nobody_is_calm() {
-        assert!(Neighbours::default().all_live(&[]));
+        assert!(Peers::default().all_live(&[]));
     }
 
     #[test]
     fn who_was_there_before_must_say_something_first() {
-        let mut neighbours = Neighbours::default();
-        assert!(!neighbours.all_live(&[neighbour(1, 100, 1), neighbour(2, 100, 1)]));
-        assert!(!neighbours.all_live(&[neighbour(1, 105, 1), neighbour(2, 100, 6)]));
-        assert!(neighbours.all_live(&[neighbour(1, 110, 1), neighbour(2, 110, 1)]));
+        let mut peers = Peers::default();
+        assert!(!peers.all_live(&[peer(1, 100, 1), peer(2, 100, 1)]));
+        assert!(!peers.all_live(&[peer(1, 105, 1), peer(2, 100, 6)]));
+        assert!(peers.all_live(&[peer(1, 110, 1), peer(2, 110, 1)]));
     }
 
     #[test]
     fn two_may_start_at_once_and_three_may_not() {
-        let young = |id| Neighbour { age: Duration::from_secs(1), ..neighbour(id, 100, 1) };
-        assert!(Neighbours::default().all_live(&[young(1)]));
-        assert!(!Neighbours::default().all_live(&[young(1), young(2)]));
-        assert!(!Neighbours::default().all_live(&[young(1), neighbour(2, 100, 1)]));
+        let young = |id| Peer { age: Duration::from_secs(1), ..peer(id, 100, 1) };
+        assert!(Peers::default().all_live(&[young(1)]));
+        assert!(!Peers::default().all_live(&[young(1), young(2)]));
+        assert!(!Peers::default().all_live(&[young(1), peer(2, 100, 1)]));
     }
 
     #[test]
     fn a_death_is_mourned_until_nobody_tells_of_it() {
-        let mut neighbours = Neighbours::default();
-        neighbours.all_live(&[neighbour(1, 100, 1)]);
-        assert!(neighbours.all_live(&[neighbour(1, 105, 1)]));
-        assert!(!neighbours.all_live(&[neighbour(1, 105, 16)]));
-        assert!(!neighbours.all_live(&[neighbour(1, 105, 74)]));
-        assert!(neighbours.all_live(&[]));
+        let mut peers = Peers::default();
+        peers.all_live(&[peer(1, 100, 1)]);
+        assert!(peers.all_live(&[peer(1, 105, 1)]));
+        assert!(!peers.all_live(&[peer(1, 105, 16)]));
+        assert!(!peers.all_live(&[peer(1, 105, 74)]));
+        assert!(peers.all_live(&[]));
     }
 }
