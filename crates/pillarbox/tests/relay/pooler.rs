@@ -56,8 +56,8 @@ impl Behind {
 async fn a_relay_says_that_notifications_do_not_arrive_and_delivers_by_polling() {
     let behind = Behind::a_pooler().await;
     let store = behind.store().await;
-    assert_eq!(store.migrate().await.unwrap().len(), 1);
-    assert_eq!(behind.store().await.migrate().await.unwrap().len(), 0);
+    assert!(!store.migrate().await.unwrap().is_empty());
+    assert!(behind.store().await.migrate().await.unwrap().is_empty());
     let place = Place::fine();
     let relay = Relay::builder(Arc::new(store.clone()))
         .settings(RelaySettings { poll_interval: Duration::from_secs(3600), batch_size: 20, ..impatient() })
