@@ -75,14 +75,20 @@ async fn replay_under_kills(home: &Home, token: &str, store: &dyn Inspect) {
     assert!(program.terminate(PATIENCE).await.unwrap().success());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_job_survives_kills_and_replays_each_event_once_on_sqlite() {
+/// Starts with the events in a SQLite file.
+async fn filled_on_sqlite() -> (Home, String, SqliteStore) {
     let (home, token) = with_users("");
     home.run(&["migrate"]).succeeded();
     let store = SqliteStore::open(home.path("pillarbox.db")).await.unwrap();
     let mut tx = store.pool().begin().await.unwrap();
     emit_all(&mut tx, events()).await.unwrap();
     tx.commit().await.unwrap();
+    (home, token, store)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_survives_kills_and_replays_each_event_once_on_sqlite() {
+    let (home, token, store) = filled_on_sqlite().await;
     replay_under_kills(&home, &token, &store).await;
 }
 
@@ -148,12 +154,7 @@ async fn one_log_in_is_enough_for_all_replicas_and_survives_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_cancelled_from_another_replica() {
-    let (home, token) = with_users("");
-    home.run(&["migrate"]).succeeded();
-    let store = SqliteStore::open(home.path("pillarbox.db")).await.unwrap();
-    let mut tx = store.pool().begin().await.unwrap();
-    emit_all(&mut tx, events()).await.unwrap();
-    tx.commit().await.unwrap();
+    let (home, token, store) = filled_on_sqlite().await;
     let (mut one, mut client) = served(&home, &token).await;
     let (mut other, mut elsewhere) = served(&home, &token).await;
     let fail = json!({ "action": "fail", "reason": "not wanted", "rate": 2.0 });

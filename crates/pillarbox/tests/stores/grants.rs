@@ -204,7 +204,7 @@ async fn who_owns_a_schema_can_migrate_it_without_the_right_to_create_schemas() 
     office.close().await;
 }
 
-/// An upgrade: whoever could relay before the second migration can use its tables.
+/// After an upgrade, a role that could relay before the second migration can use its tables.
 #[tokio::test]
 async fn a_role_that_relays_keeps_its_rights_when_tables_are_added() {
     let office = Office::open(true).await;
