@@ -154,7 +154,7 @@ async fn one_log_in_is_enough_for_all_replicas_and_survives_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_cancelled_from_another_replica() {
-    let (home, token, store) = filled_on_sqlite().await;
+    let (home, token, _store) = filled_on_sqlite().await;
     let (mut one, mut client) = served(&home, &token).await;
     let (mut other, mut elsewhere) = served(&home, &token).await;
     let fail = json!({ "action": "fail", "reason": "not wanted", "rate": 2.0 });
