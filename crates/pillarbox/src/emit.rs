@@ -24,7 +24,7 @@ pub(crate) mod sqlx_postgres;
 #[cfg(feature = "sqlite")]
 mod sqlx_sqlite;
 #[cfg(feature = "tokio-postgres")]
-mod tokio_postgres;
+pub(crate) mod tokio_postgres;
 
 #[cfg(feature = "diesel")]
 mod diesel;

@@ -35,7 +35,7 @@ impl Transaction for sqlx::Transaction<'_, Postgres> {
 type PgQuery = Query<'static, Postgres, PgArguments>;
 
 /// Returns the statement that writes these rows. [`emitted_of`] reads its rows.
-pub(crate) fn insert(rows: &[NewEvent], kept: bool) -> PgQuery {
+fn insert(rows: &[NewEvent], kept: bool) -> PgQuery {
     let columns = Columns::new(rows);
     sqlx::query(many(rows))
         .persistent(kept)
@@ -51,7 +51,7 @@ pub(crate) fn insert(rows: &[NewEvent], kept: bool) -> PgQuery {
 }
 
 /// Returns the statement that writes this row. [`place_of`] reads its row.
-pub(crate) fn insert_one(row: &NewEvent, kept: bool) -> PgQuery {
+fn insert_one(row: &NewEvent, kept: bool) -> PgQuery {
     sqlx::query(one(row))
         .persistent(kept)
         .bind(row.id)
@@ -66,7 +66,7 @@ pub(crate) fn insert_one(row: &NewEvent, kept: bool) -> PgQuery {
 }
 
 /// Returns the statement that finds an event by its type and key. [`emitted_of`] reads its row.
-pub(crate) fn find(event_type: &str, key: &str, kept: bool) -> PgQuery {
+fn find(event_type: &str, key: &str, kept: bool) -> PgQuery {
     sqlx::query(EXISTING).persistent(kept).bind(event_type).bind(key)
 }
 
@@ -77,12 +77,12 @@ fn keeps_statements(tx: &sqlx::Transaction<'_, Postgres>) -> bool {
     tx.cached_statements_size() > 0
 }
 
-pub(crate) fn emitted_of(row: &PgRow, is_new: bool) -> Result<Emitted, DriverError> {
+fn emitted_of(row: &PgRow, is_new: bool) -> Result<Emitted, DriverError> {
     emitted(read(row)?, is_new)
 }
 
 /// Reads `seq` and `created_at`.
-pub(crate) fn place_of(row: &PgRow) -> Result<(i64, DateTime<Utc>), DriverError> {
+fn place_of(row: &PgRow) -> Result<(i64, DateTime<Utc>), DriverError> {
     Ok((row.try_get(0)?, row.try_get(1)?))
 }
 

@@ -63,6 +63,6 @@ impl Transaction for tokio_postgres::Transaction<'_> {
     }
 }
 
-fn read(row: &Row) -> Result<Written, tokio_postgres::Error> {
+pub(crate) fn read(row: &Row) -> Result<Written, tokio_postgres::Error> {
     Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?, row.try_get(4)?, row.try_get(5)?))
 }

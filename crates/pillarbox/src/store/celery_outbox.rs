@@ -116,12 +116,12 @@ impl CeleryOutboxStore {
         Self::over(postgres::open(url, connections).await?, schema, settings)
     }
 
-    /// Creates a store on a pool of the application. Call it within a tokio runtime.
+    /// Creates a store on the database of an application's pool, with connections of its own. Call it within a tokio runtime.
     ///
     /// # Errors
     /// When the schema's name is invalid.
     pub fn new(pool: PgPool, schema: &str, settings: CeleryOutboxSettings) -> Result<Self, StoreError> {
-        Self::over(Connections::on(pool), schema, settings)
+        Self::over(Connections::beside(pool)?, schema, settings)
     }
 
     fn over(connections: Arc<Connections>, schema: &str, settings: CeleryOutboxSettings) -> Result<Self, StoreError> {
@@ -224,7 +224,7 @@ impl Claims for CeleryOutboxStore {
         }
         // RETURNING guarantees no order.
         claimed.sort_by_key(|claimed| claimed.event().seq);
-        lock(&outbox.parking).claimed(claimed.len());
+        lock(&outbox.parking).claimed(claimed.iter().map(|claimed| claimed.event().seq));
         Ok(Claim::new(claimed))
     }
 
@@ -293,7 +293,7 @@ impl super::Parking for CeleryOutboxStore {
             .execute(&self.outbox.pool)
             .await
             .map_err(database("unparking tasks"))?;
-        Ok(done.rows_affected().max(1))
+        Ok(done.max(1))
     }
 }
 

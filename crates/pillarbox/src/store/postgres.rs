@@ -25,6 +25,7 @@ mod claim;
 mod cleanup;
 mod connect;
 mod database;
+pub(super) mod error;
 mod examine;
 mod floor;
 mod hold;
@@ -35,16 +36,20 @@ pub(super) mod moment;
 mod ordered;
 mod peers;
 pub(super) mod pinned;
+mod public;
 mod read;
 mod schema;
 mod servers;
 mod settle;
-mod statement;
+pub(super) mod statement;
+mod tls;
 mod url;
+mod wire;
 
 use cleanup::CleanedUntil;
 pub use connect::PostgresSettings;
 pub(super) use connect::{Connections, open};
+use error::Error;
 use floor::{Floor, Place, Start};
 use hold::{Holds, lock};
 use peers::Peers;
@@ -100,15 +105,15 @@ impl PostgresStore {
         Self::over(open(url, settings).await?, schema)
     }
 
-    /// Creates a store on a pool of the application. Call it within a tokio runtime.
+    /// Creates a store on the database of an application's pool. Call it within a tokio runtime.
     ///
-    /// A statement without a response within 30 seconds fails, and its connection is not returned to the pool. The pool is
-    /// then responsible for following a failover to another host; [`PostgresStore::connect`] does so by itself.
+    /// The store connects by itself, with the pool's options and up to as many connections; the pool stays the application's.
+    /// The pool names one host; [`PostgresStore::connect`] follows a failover among several.
     ///
     /// # Errors
     /// When the schema's name is invalid.
     pub fn new(pool: PgPool, schema: &str) -> Result<Self, StoreError> {
-        Self::over(Connections::on(pool), schema)
+        Self::over(Connections::beside(pool)?, schema)
     }
 
     fn over(connections: Arc<Connections>, schema: &str) -> Result<Self, StoreError> {
@@ -258,11 +263,8 @@ impl PostgresStore {
     }
 
     /// Stops keeping statements if the connection does not know one: there is a pooler after all, or the table was altered.
-    fn forgets_statements(&self, error: sqlx::Error) -> sqlx::Error {
-        const UNKNOWN_STATEMENT: [&str; 3] = ["26000", "42P05", "0A000"];
-        if let sqlx::Error::Database(error) = &error
-            && error.code().is_some_and(|code| UNKNOWN_STATEMENT.contains(&code.as_ref()))
-        {
+    fn forgets_statements(&self, error: Error) -> Error {
+        if error.is_of_kept_statement() {
             self.keeps_statements.store(false, Ordering::Relaxed);
         }
         error

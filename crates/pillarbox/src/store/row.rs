@@ -145,9 +145,8 @@ pub(crate) fn seconds(seconds: f64) -> Duration {
 }
 
 /// Returns rows as one JSON array; `None` when there are none.
-pub(crate) fn as_json<T: Serialize>(rows: &[T]) -> Result<Option<String>, sqlx::Error> {
-    let text = || serde_json::to_string(rows).map_err(|error| sqlx::Error::Encode(error.into()));
-    (!rows.is_empty()).then(text).transpose()
+pub(crate) fn as_json<T: Serialize>(rows: &[T]) -> Result<Option<String>, serde_json::Error> {
+    (!rows.is_empty()).then(|| serde_json::to_string(rows)).transpose()
 }
 
 /// Converts a name in which `*` matches anything into a LIKE pattern.

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::{Outbox, SQL};
 use crate::store::Ticket;
+use crate::store::postgres::error::Error;
 
 /// Returns the event's id: the row's id as a UUID.
 pub(super) fn event_id(id: i64) -> Uuid {
@@ -70,7 +71,7 @@ impl Fences {
 
 impl Outbox {
     /// Renews claims, and returns the ones that are still valid.
-    pub(super) async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, sqlx::Error> {
+    pub(super) async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, Error> {
         let mut renewed = self.fences.0.write().await;
         // Claims that were never settled, for example because the database refused them, are stale by now.
         renewed.retain(|_, renewed| renewed.at.elapsed() < lease * 2);

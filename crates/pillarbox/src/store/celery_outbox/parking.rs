@@ -4,7 +4,7 @@
 //! While the broker is down nothing is claimed. When the relay unparks some tasks, as a probe or because the broker is up
 //! again, that many may be claimed. The first result from the broker opens the gate for all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 
@@ -18,6 +18,8 @@ pub(super) struct Parking {
     /// The destination that tasks were parked on.
     on: Option<String>,
     gate: Gate,
+    /// The rows that were claimed since the gate is ajar. Only their results count.
+    tried: BTreeSet<i64>,
     /// The rows that were parked here, with their `updated_at` unless another program has changed them.
     rows: BTreeMap<i64, DateTime<Utc>>,
 }
@@ -40,7 +42,12 @@ impl Parking {
             return;
         }
         self.on = Some(on.to_owned());
-        self.gate = Gate::Closed;
+        let rows: Vec<(i64, DateTime<Utc>)> = rows.into_iter().collect();
+        // Rows that were claimed before an unpark may be parked after it. They say nothing of what was unparked, for whose result
+        // the relay waits.
+        if self.gate == Gate::Open || rows.iter().any(|(id, _)| self.tried.contains(id)) {
+            self.gate = Gate::Closed;
+        }
         let room = REMEMBERED.saturating_sub(self.rows.len());
         self.rows.extend(rows.into_iter().take(room));
     }
@@ -62,10 +69,11 @@ impl Parking {
         }
     }
 
-    /// Records the number of claimed tasks.
-    pub(super) fn claimed(&mut self, count: usize) {
+    /// Records claimed tasks.
+    pub(super) fn claimed(&mut self, ids: impl ExactSizeIterator<Item = i64>) {
         if let Gate::Ajar(room) = &mut self.gate {
-            *room = room.saturating_sub(count);
+            *room = room.saturating_sub(ids.len());
+            self.tried.extend(ids);
         }
     }
 
@@ -81,6 +89,7 @@ impl Parking {
         }
         if self.gate != Gate::Open {
             self.gate = Gate::Ajar(limit);
+            self.tried.clear();
         }
         let later = self.rows.keys().nth(limit).copied();
         let kept = later.map_or_else(BTreeMap::new, |first| self.rows.split_off(&first));
@@ -120,7 +129,7 @@ mod tests {
         assert_eq!(parking.room(100), 0, "what was sent before says nothing");
         assert_eq!(ids(parking.unpark("celery", 2)), [1, 2]);
         assert_eq!((parking.room(100), parking.room(1)), (2, 1));
-        parking.claimed(2);
+        parking.claimed([1, 2].into_iter());
         assert_eq!((parking.room(100), parking.on()), (0, Some("celery")));
     }
 
@@ -139,10 +148,22 @@ mod tests {
     fn an_outage_that_goes_on_closes_it_again() {
         let mut parking = parked([1]);
         assert_eq!(ids(parking.unpark("celery", 8)), [1]);
+        parking.claimed([1].into_iter());
         parking.park("celery", [(1, THEN)]);
         parking.answered();
         assert_eq!(parking.room(100), 0);
         assert_eq!(ids(parking.unpark("celery", 8)), [1]);
+    }
+
+    #[test]
+    fn what_was_claimed_before_an_unpark_does_not_close_the_gate_after_it() {
+        let mut parking = parked([1]);
+        assert_eq!(ids(parking.unpark("celery", 8)), [1]);
+        parking.park("celery", [(2, THEN)]);
+        assert_eq!(parking.room(100), 8);
+        parking.claimed([1].into_iter());
+        parking.park("celery", [(3, THEN)]);
+        assert_eq!(parking.room(100), 7);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::{Outbox, SQL, lock, read};
 use crate::error::StoreError;
 use crate::store::Swept;
 use crate::store::postgres::database;
+use crate::store::postgres::error::Error;
 
 /// The columns of both tables that this store reads or writes.
 const SHARED: [&str; 14] = [
@@ -111,7 +112,7 @@ impl Outbox {
             .map_err(database("sweeping tasks"))?;
         rows.iter()
             .map(|row| Ok(Swept { event: read::event(row, chrono::Utc::now())?, error: error.clone() }))
-            .collect::<Result<_, sqlx::Error>>()
+            .collect::<Result<_, Error>>()
             .map_err(database("reading a swept task"))
     }
 }

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use super::fence::{Held, row_id};
 use super::{Outbox, SQL, lock};
 use crate::delivery::Change;
+use crate::store::postgres::error::Error;
 use crate::store::postgres::link::Link;
 use crate::store::row::kept;
 use crate::store::{Settlement, Ticket};
@@ -35,7 +36,7 @@ type Settled = HashMap<i64, Option<DateTime<Utc>>>;
 
 impl Outbox {
     /// Settles a batch, and returns the tickets whose claim is no longer valid.
-    pub(super) async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Ticket>, sqlx::Error> {
+    pub(super) async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Ticket>, Error> {
         let batch = self.sort(settlements);
         let settled = {
             let held = self.fences.read().await;
@@ -70,7 +71,7 @@ impl Outbox {
         batch
     }
 
-    async fn write(&self, batch: &Batch<'_>, held: &Held<'_>) -> Result<Settled, sqlx::Error> {
+    async fn write(&self, batch: &Batch<'_>, held: &Held<'_>) -> Result<Settled, Error> {
         let mut tx = self.pool.begin().await?;
         let mut settled = Settled::new();
         if !batch.delivered.is_empty() {
@@ -96,7 +97,7 @@ impl Outbox {
         connection: &mut Link,
         staying: &[Staying],
         held: &Held<'_>,
-    ) -> Result<Settled, sqlx::Error> {
+    ) -> Result<Settled, Error> {
         if staying.is_empty() {
             return Ok(Settled::new());
         }
@@ -133,7 +134,7 @@ impl Outbox {
     }
 
     /// Releases dropped claims, so that they are due at once.
-    async fn release(&self, tickets: &[Ticket]) -> Result<(), sqlx::Error> {
+    async fn release(&self, tickets: &[Ticket]) -> Result<(), Error> {
         let released = |ticket: &Ticket| Staying { ticket: *ticket, change: "release", attempts: 0, after: 0.0 };
         let batch = Batch { staying: tickets.iter().map(released).collect(), ..Batch::default() };
         {

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use uuid::Uuid;
 
+use super::error::Error;
 use super::floor::{Place, Start};
 use super::hold::lock;
 use super::moment::Moment;
@@ -88,7 +89,7 @@ impl PostgresStore {
     }
 
     /// Checks whether a relay died recently.
-    pub(super) async fn look_around(&self, relay: Uuid) -> Result<(), sqlx::Error> {
+    pub(super) async fn look_around(&self, relay: Uuid) -> Result<(), Error> {
         let rows: Vec<(Uuid, Moment, f64, f64)> = self
             .schema
             .query_as(SQL.peers)

@@ -1,7 +1,6 @@
 //! Cleanup on PostgreSQL: one batch of old terminal events, each beginning where the last one ended.
 
-use sqlx::Row;
-
+use super::error::Error;
 use super::hold::lock;
 use super::moment::Moment;
 use super::{PostgresStore, SQL, limit};
@@ -21,7 +20,7 @@ impl Default for CleanedUntil {
 }
 
 impl PostgresStore {
-    pub(super) async fn delete_old(&self, retention: &Retention) -> Result<Cleaned, sqlx::Error> {
+    pub(super) async fn delete_old(&self, retention: &Retention) -> Result<Cleaned, Error> {
         let from = *lock(&self.cleaned_until);
         let mut tx = self.pool.begin().await?;
         let alone: bool = self.schema.query_scalar(SQL.cleanup_lock).fetch_one(&mut *tx).await?;
@@ -40,8 +39,8 @@ impl PostgresStore {
             .await?;
         let (deleted, more): (i64, bool) = (row.try_get("deleted")?, row.try_get("more")?);
         let until = CleanedUntil {
-            delivered: row.try_get::<Option<_>, _>("delivered_until")?.unwrap_or(from.delivered),
-            failed: row.try_get::<Option<_>, _>("failed_until")?.unwrap_or(from.failed),
+            delivered: row.try_get::<_, Option<_>>("delivered_until")?.unwrap_or(from.delivered),
+            failed: row.try_get::<_, Option<_>>("failed_until")?.unwrap_or(from.failed),
         };
         tx.commit().await?;
         // After the last batch, the next one begins at the beginning. It finds events that were locked, or became old below.

@@ -7,19 +7,22 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
-use sqlx::{Connection, Error};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use sqlx::postgres::PgPool;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::SQL;
+use super::error::Error;
 use super::hold::lock;
-use super::link::{Link, Live};
-use super::servers::{self, Connected, Servers};
+use super::link::Link;
+use super::public;
+use super::servers::{Connected, Servers};
+use super::statement::PgQuery;
+use super::wire::Wire;
 use crate::error::StoreError;
 
 /// The idle time after which a connection is tested before use. The server may have changed.
-const RESTED: Duration = Duration::from_secs(1);
+pub(super) const RESTED: Duration = Duration::from_secs(1);
 /// The timeout of that test.
 pub(super) const PING: Duration = Duration::from_secs(1);
 /// The idle time, and the age, after which a connection is closed. The server may keep memory for it.
@@ -30,8 +33,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// The number of deadlines that a statement may take while the server works on it.
 const LONGEST: u32 = 60;
-/// The deadline on an application's pool, where the store cannot ask whether the server works on a statement.
-const THEIR_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The connection settings of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +57,7 @@ impl Default for PostgresSettings {
 pub(in crate::store) struct Connections {
     /// The application's pool, or a pool for the application.
     public: PgPool,
-    /// The servers; `None` if the application's pool is the only source of connections.
-    servers: Option<Servers>,
+    servers: Servers,
     room: Arc<Semaphore>,
     most: usize,
     idle: Mutex<Vec<Idle>>,
@@ -69,7 +69,7 @@ pub(in crate::store) struct Connections {
 /// A connection that is not in use.
 #[derive(Debug)]
 pub(super) struct Idle {
-    pub(super) connection: PgConnection,
+    pub(super) wire: Wire,
     pub(super) name: String,
     pub(super) made_at: Instant,
     pub(super) heard_at: Instant,
@@ -81,26 +81,8 @@ pub(in crate::store) async fn open(url: &str, settings: PostgresSettings) -> Res
     // Later connects retry. The first one fails at once, so that the person who starts a program sees the error.
     let first = servers.connect().await;
     let first = first.map_err(|source| StoreError::Connect { address: servers.addresses(), source: source.into() })?;
-    let session = servers.session();
-    let most = settings.connections.max(1);
-    let public = PgPoolOptions::new()
-        .max_connections(most)
-        .acquire_timeout(settings.deadline * 2)
-        .test_before_acquire(false)
-        .after_connect(move |connection, _| Box::pin(servers::prepare(connection, session)))
-        .before_acquire(|connection, meta| {
-            Box::pin(async move { Ok(meta.idle_for < RESTED || answers(connection).await == Some(true)) })
-        })
-        .connect_lazy_with(servers.current());
-    let connections = Connections {
-        public,
-        servers: Some(servers),
-        room: Arc::new(Semaphore::new(most as usize)),
-        most: most as usize,
-        idle: Mutex::default(),
-        deadline: settings.deadline,
-        silent_at: Mutex::default(),
-    };
+    let public = public::pool(&servers, settings);
+    let connections = Connections::new(public, servers, settings);
     connections.put_back(Idle::new(first));
     Ok(Arc::new(connections))
 }
@@ -108,23 +90,30 @@ pub(in crate::store) async fn open(url: &str, settings: PostgresSettings) -> Res
 impl Idle {
     fn new(connected: Connected) -> Self {
         let now = Instant::now();
-        Self { connection: connected.connection, name: connected.name, made_at: now, heard_at: now }
+        Self { wire: connected.wire, name: connected.name, made_at: now, heard_at: now }
     }
 }
 
 impl Connections {
-    /// Creates connections on a pool of the application.
-    pub(in crate::store) fn on(pool: PgPool) -> Arc<Self> {
-        let most = pool.options().get_max_connections() as usize;
-        Arc::new(Self {
-            public: pool,
-            servers: None,
-            room: Arc::new(Semaphore::new(0)),
+    fn new(public: PgPool, servers: Servers, settings: PostgresSettings) -> Self {
+        let most = settings.connections.max(1) as usize;
+        Self {
+            public,
+            servers,
+            room: Arc::new(Semaphore::new(most)),
             most,
             idle: Mutex::default(),
-            deadline: THEIR_DEADLINE,
+            deadline: settings.deadline,
             silent_at: Mutex::default(),
-        })
+        }
+    }
+
+    /// Creates connections to the database of an application's pool, beside that pool and as many.
+    pub(in crate::store) fn beside(pool: PgPool) -> Result<Arc<Self>, StoreError> {
+        let connections = pool.options().get_max_connections();
+        let settings = PostgresSettings { connections, ..PostgresSettings::default() };
+        let servers = Servers::of_pool(&pool.connect_options(), settings.connect_timeout)?;
+        Ok(Arc::new(Self::new(pool, servers, settings)))
     }
 
     /// Returns the application's pool, or a pool for the application that follows the primary.
@@ -149,50 +138,57 @@ impl Connections {
     /// Returns a connection that responded recently.
     pub(super) async fn acquire(self: &Arc<Self>) -> Result<Link, Error> {
         if self.public.is_closed() {
-            return Err(Error::PoolClosed);
+            return Err(Error::Closed);
         }
-        let Some(servers) = &self.servers else {
-            let theirs = timeout(self.deadline, self.public.acquire()).await.map_err(|_| Error::PoolTimedOut)??;
-            return Ok(Link::new(self, Live::theirs(theirs), None, None));
-        };
         let permit = timeout(self.deadline * 2, Arc::clone(&self.room).acquire_owned()).await;
-        let permit = permit.map_err(|_| Error::PoolTimedOut)?.map_err(|_| Error::PoolClosed)?;
-        while let Some(mut idle) = self.pop() {
+        let permit = permit.map_err(|_| Error::Busy)?.map_err(|_| Error::Closed)?;
+        while let Some(idle) = self.pop() {
             if idle.heard_at.elapsed() < RESTED {
                 return Ok(Link::of(self, idle, permit));
             }
-            match answers(&mut idle.connection).await {
+            match answers(&idle.wire).await {
                 Some(true) => return Ok(Link::of(self, idle, permit)),
                 Some(false) => {}
                 None => self.went_silent(),
             }
         }
-        self.connect(servers, permit).await
+        let connected = self.connect().await?;
+        Ok(Link::of(self, Idle::new(connected), permit))
     }
 
     /// Connects, and retries for a while until a server can be used.
-    async fn connect(self: &Arc<Self>, servers: &Servers, permit: OwnedSemaphorePermit) -> Result<Link, Error> {
+    async fn connect(&self) -> Result<Connected, Error> {
         let (began, mut pause) = (Instant::now(), FIRST_PAUSE);
         loop {
-            match servers.connect().await {
+            match self.servers.connect().await {
                 Ok(connected) => {
-                    // New connections of the application's pool go to the same server.
-                    self.public.set_connect_options(servers.current());
-                    return Ok(Link::of(self, Idle::new(connected), permit));
+                    self.public_follows();
+                    return Ok(connected);
                 }
-                Err(error) if !servers::is_passing(&error) || began.elapsed() + pause > self.deadline * 2 => {
-                    return Err(error);
-                }
+                Err(error) if !error.is_passing() || began.elapsed() + pause > self.deadline * 2 => return Err(error),
                 Err(_) => tokio::time::sleep(pause).await,
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
+    /// Lets new connections of the pool for the application go to the server that responded last.
+    fn public_follows(&self) {
+        if self.servers.are_several() {
+            self.public.set_connect_options(self.servers.current());
+        }
+    }
+
+    /// Connects once, besides the pool: to listen for notifications.
+    pub(super) async fn connect_to_listen(&self) -> Result<Connected, Error> {
+        self.servers.connect().await
+    }
+
     /// Returns the most recently used connection that is not doubtful.
     fn pop(&self) -> Option<Idle> {
         let mut idle = lock(&self.idle);
-        idle.retain(|idle| !self.doubts(idle.heard_at) && idle.heard_at.elapsed() < LONGEST_REST);
+        let is_usable = |idle: &Idle| !idle.wire.is_closed() && !self.doubts(idle.heard_at);
+        idle.retain(|idle| is_usable(idle) && idle.heard_at.elapsed() < LONGEST_REST);
         idle.pop()
     }
 
@@ -216,56 +212,34 @@ impl Connections {
 
     /// Records that the server refuses writes: it is no longer the primary.
     pub(super) fn turn_away(&self) {
-        if let Some(servers) = &self.servers {
-            servers.turn_away();
-            self.went_silent();
-        }
+        self.servers.turn_away();
+        self.went_silent();
     }
 
     /// Returns whether the server works on a statement of the session with this name. If the session waits in a transaction
     /// instead, it is terminated. The query uses an additional connection, because all others may be waiting.
-    pub(super) async fn is_working(&self, name: Option<&str>) -> bool {
-        let (Some(servers), Some(name)) = (&self.servers, name) else { return false };
+    pub(super) async fn is_working(&self, name: &str) -> bool {
         let ask = async {
-            let mut connection = servers.connect().await?.connection;
+            let mut wire = self.servers.connect().await?.wire;
             // One transaction, so that a pooler does not split the statement.
-            let mut tx = connection.begin().await?;
-            let working = sqlx::query_scalar(SQL.working).persistent(false).bind(name).fetch_optional(&mut *tx).await?;
-            tx.commit().await?;
-            Ok::<Option<bool>, Error>(working)
+            let answer = wire.ask(Some("BEGIN"), PgQuery::new(SQL.working).bind(name), Some("COMMIT")).await?;
+            Ok::<Option<bool>, Error>(answer.rows.first().map(|row| row.try_get(0)).transpose()?.flatten())
         };
-        match timeout(servers.longest() + PING, ask).await {
+        match timeout(self.servers.longest() + PING, ask).await {
             Ok(Ok(working)) => working == Some(true),
             // A server without free connections cannot be asked, but it is not silent.
-            Ok(Err(Error::Database(refused))) => refused.code().is_some_and(|code| code.starts_with("53")),
-            Ok(Err(_)) | Err(_) => false,
+            Ok(Err(error)) => error.code().is_some_and(|code| code.starts_with("53")),
+            Err(_) => false,
         }
     }
 
     /// Terminates the session with this name if it waits in a transaction. No client will continue it, and it holds locks.
-    pub(super) async fn end_waiting(&self, name: Option<&str>) {
+    pub(super) async fn end_waiting(&self, name: &str) {
         self.is_working(name).await;
-    }
-
-    /// Returns a pool of one connection, for the listener.
-    pub(super) fn for_listening(&self) -> PgPool {
-        match &self.servers {
-            None => self.public.clone(),
-            Some(servers) => {
-                let session = servers.session();
-                PgPoolOptions::new()
-                    .max_connections(1)
-                    .acquire_timeout(servers.connect_timeout())
-                    .idle_timeout(None)
-                    .max_lifetime(None)
-                    .after_connect(move |connection, _| Box::pin(servers::prepare(connection, session)))
-                    .connect_lazy_with(servers.current())
-            }
-        }
     }
 }
 
 /// Returns whether the server responds to a ping without an error; `None` on a timeout.
-pub(super) async fn answers(connection: &mut PgConnection) -> Option<bool> {
-    timeout(PING, connection.ping()).await.ok().map(|answer| answer.is_ok())
+pub(super) async fn answers(wire: &Wire) -> Option<bool> {
+    timeout(PING, wire.ping()).await.ok().map(|answer| answer.is_ok())
 }

@@ -3,18 +3,20 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use ::tokio_postgres::Column;
+use ::tokio_postgres::types::Type;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use sqlx::postgres::PgRow;
-use sqlx::{Row as _, TypeInfo, ValueRef};
 use uuid::Uuid;
 
+use super::error::Error;
 use super::link::{Link, Tx};
 use super::moment::Moment;
 use super::pinned::Pinned;
-use super::statement::Runs;
+use super::statement::{PgQuery, PgRow, Runs};
 use super::{MIGRATIONS, PostgresStore, SQL, Statement};
-use crate::emit::{self, Emitted, sqlx_postgres};
+use crate::emit::postgres::{Columns, EXISTING, emitted, many, one};
+use crate::emit::{self, Emitted, tokio_postgres};
 use crate::error::DriverError;
 use crate::event::NewEvent;
 use crate::store::examine::Finding;
@@ -52,7 +54,7 @@ impl Database for PostgresStore {
     }
 
     async fn done(&self, through: Through, call: Call) -> Result<u64, DriverError> {
-        Ok(self.statement(call).execute(self.pool_for(through)).await?.rows_affected())
+        Ok(self.statement(call).execute(self.pool_for(through)).await?)
     }
 
     async fn begin(&self, through: Through) -> Result<SchemaTx, DriverError> {
@@ -78,8 +80,8 @@ impl Database for PostgresStore {
     }
 
     fn is_missing_table(error: &DriverError) -> bool {
-        let code = error.downcast_ref::<sqlx::Error>().and_then(sqlx::Error::as_database_error);
-        code.and_then(sqlx::error::DatabaseError::code).is_some_and(|code| NOT_THERE.contains(&code.as_ref()))
+        let code = error.downcast_ref::<Error>().and_then(Error::code);
+        code.is_some_and(|code| NOT_THERE.contains(&code))
     }
 
     fn pattern(name: &str) -> String {
@@ -191,11 +193,11 @@ impl Transaction for SchemaTx {
     }
 
     async fn done(&mut self, call: Call) -> Result<u64, DriverError> {
-        Ok(self.store.statement(call).execute(&mut *self.tx).await?.rows_affected())
+        Ok(self.store.statement(call).execute(&mut *self.tx).await?)
     }
 
     async fn script(&mut self, text: Cow<'static, str>) -> Result<(), DriverError> {
-        Ok(Link::run(&mut self.tx, self.store.schema.sql(&text)).await?)
+        Ok(Link::run(&mut self.tx, &self.store.schema.sql(&text)).await?)
     }
 
     async fn commit(self) -> Result<(), DriverError> {
@@ -205,18 +207,39 @@ impl Transaction for SchemaTx {
 
 impl emit::Transaction for SchemaTx {
     async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
-        let written = (&mut *self.tx).rows(sqlx_postgres::insert(rows, false)).await?;
-        written.iter().map(|row| sqlx_postgres::emitted_of(row, true)).collect()
+        let columns = Columns::new(rows);
+        let query = PgQuery::new(many(rows))
+            .bind(columns.ids)
+            .bind(columns.aggregate_types)
+            .bind(columns.aggregate_ids)
+            .bind(columns.event_types)
+            .bind(columns.payloads)
+            .bind(columns.headers)
+            .bind(columns.keys)
+            .bind(columns.max_attempts)
+            .bind(columns.deliver_at);
+        let written = (&mut *self.tx).rows(query).await?;
+        written.iter().map(|row| emitted(tokio_postgres::read(row)?, true)).collect()
     }
 
     async fn insert_one(&mut self, row: &NewEvent) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
-        let written = (&mut *self.tx).rows(sqlx_postgres::insert_one(row, false)).await?;
-        written.first().map(sqlx_postgres::place_of).transpose()
+        let query = PgQuery::new(one(row))
+            .bind(row.id)
+            .bind(&row.aggregate_type)
+            .bind(&row.aggregate_id)
+            .bind(&row.event_type)
+            .bind(&row.payload)
+            .bind(&row.headers)
+            .bind(&row.idempotency_key)
+            .bind(row.max_attempts)
+            .bind(row.deliver_at);
+        let written = (&mut *self.tx).rows(query).await?;
+        written.first().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
     }
 
     async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {
-        let found = (&mut *self.tx).rows(sqlx_postgres::find(event_type, key, false)).await?;
-        found.first().map(|row| sqlx_postgres::emitted_of(row, false)).transpose()
+        let found = (&mut *self.tx).rows(PgQuery::new(EXISTING).bind(event_type).bind(key)).await?;
+        found.first().map(|row| emitted(tokio_postgres::read(row)?, false)).transpose()
     }
 
     async fn run(&mut self, statement: &'static str) -> Result<(), DriverError> {
@@ -227,10 +250,10 @@ impl emit::Transaction for SchemaTx {
 impl Row for PgRow {
     /// Reads a number of any size. `integer` and `smallint` need their own types.
     fn maybe_number(&self, column: &str) -> Result<Option<i64>, DriverError> {
-        let size = self.try_get_raw(column)?.type_info().name().to_owned();
-        Ok(match size.as_str() {
-            "INT2" => self.try_get::<Option<i16>, _>(column)?.map(i64::from),
-            "INT4" => self.try_get::<Option<i32>, _>(column)?.map(i64::from),
+        let kind = self.columns().iter().find(|known| known.name() == column).map(Column::type_);
+        Ok(match kind {
+            Some(&Type::INT2) => self.try_get::<_, Option<i16>>(column)?.map(i64::from),
+            Some(&Type::INT4) => self.try_get::<_, Option<i32>>(column)?.map(i64::from),
             _ => self.try_get(column)?,
         })
     }
@@ -244,7 +267,7 @@ impl Row for PgRow {
     }
 
     fn maybe_moment(&self, column: &str) -> Result<Option<DateTime<Utc>>, DriverError> {
-        Ok(self.try_get::<Option<Moment>, _>(column)?.map(Moment::shown))
+        Ok(self.try_get::<_, Option<Moment>>(column)?.map(Moment::shown))
     }
 
     fn flag(&self, column: &str) -> Result<bool, DriverError> {
@@ -256,6 +279,6 @@ impl Row for PgRow {
     }
 
     fn mark(&self, column: &str) -> Result<Option<String>, DriverError> {
-        Ok(self.try_get::<Option<Moment>, _>(column)?.map(Moment::mark))
+        Ok(self.try_get::<_, Option<Moment>>(column)?.map(Moment::mark))
     }
 }

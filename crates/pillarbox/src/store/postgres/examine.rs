@@ -2,10 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sqlx::Row;
-use sqlx::postgres::PgRow;
-
+use super::error::Error;
 use super::schema::MIGRATIONS;
+use super::statement::PgRow;
 use super::{PostgresStore, SQL, listen};
 use crate::error::StoreError;
 use crate::store::examine::Finding;
@@ -26,7 +25,7 @@ const FORGOTTEN: Duration = Duration::from_secs(60);
 
 impl PostgresStore {
     /// Runs all checks. Without the tables, only the first one.
-    pub(super) async fn examine_database(&self) -> Result<Vec<Finding>, sqlx::Error> {
+    pub(super) async fn examine_database(&self) -> Result<Vec<Finding>, Error> {
         if let Err(error) = self.check().await {
             return Ok(vec![Finding::bad(
                 "schema",
@@ -48,7 +47,7 @@ impl PostgresStore {
         Ok(findings)
     }
 
-    async fn indexes(&self) -> Result<Finding, sqlx::Error> {
+    async fn indexes(&self) -> Result<Finding, Error> {
         let known: Vec<(&str, String)> = MIGRATIONS.iter().flat_map(|migration| indexes_of(migration.sql)).collect();
         let missing: Vec<String> = self
             .schema
@@ -66,7 +65,7 @@ impl PostgresStore {
         Ok(Finding::bad("indexes", found, format!("make them anew: {}", make.join(" "))))
     }
 
-    async fn rights(&self, server: &PgRow) -> Result<Finding, sqlx::Error> {
+    async fn rights(&self, server: &PgRow) -> Result<Finding, Error> {
         let role: String = server.try_get("role")?;
         let missing: Vec<String> =
             self.schema.query_scalar(SQL.examine_rights).bind(self.schema.name()).fetch_all(&self.pool).await?;
@@ -78,10 +77,10 @@ impl PostgresStore {
         })
     }
 
-    fn vacuum(&self, server: &PgRow) -> Result<Finding, sqlx::Error> {
+    fn vacuum(&self, server: &PgRow) -> Result<Finding, Error> {
         let schema = self.schema.name();
         let (live, dead): (i64, i64) = (server.try_get("live")?, server.try_get("dead")?);
-        if !server.try_get::<bool, _>("vacuums")? {
+        if !server.try_get::<_, bool>("vacuums")? {
             let fix = format!(
                 "ALTER TABLE {schema}.outbox_event RESET (autovacuum_enabled); and autovacuum = on in postgresql.conf"
             );
@@ -102,11 +101,11 @@ impl PostgresStore {
     }
 
     /// Checks for transactions that keep dead rows. Relays stay fast, but the table grows and other queries get slow.
-    async fn horizon(&self, server: &PgRow) -> Result<Finding, sqlx::Error> {
+    async fn horizon(&self, server: &PgRow) -> Result<Finding, Error> {
         let holders: Vec<(String, String, f64)> =
             self.schema.query_as(SQL.examine_horizon).bind(LONG.as_secs_f64()).fetch_all(&self.pool).await?;
         let Some((_, _, longest)) = holders.first() else {
-            if !server.try_get::<bool, _>("sees_sessions")? {
+            if !server.try_get::<_, bool>("sees_sessions")? {
                 let role: String = server.try_get("role")?;
                 let fix = format!("to know: GRANT pg_read_all_stats TO {role}; or ask as another role");
                 return Ok(Finding::notice("long transactions", format!("{role} cannot see those of others"), fix));
@@ -124,7 +123,7 @@ impl PostgresStore {
         })
     }
 
-    async fn pooler(&self) -> Result<Finding, sqlx::Error> {
+    async fn pooler(&self) -> Result<Finding, Error> {
         Ok(if listen::sessions_are_ours(&self.pool).await? {
             Finding::good("pooler", "none, or one that keeps sessions apart: notifications arrive")
         } else {
@@ -157,7 +156,7 @@ fn told(error: &StoreError) -> String {
     error.to_string()
 }
 
-fn version(server: &PgRow) -> Result<Finding, sqlx::Error> {
+fn version(server: &PgRow) -> Result<Finding, Error> {
     let (version, number): (String, i32) = (server.try_get("version")?, server.try_get("number")?);
     Ok(if number >= OLDEST_SERVER {
         Finding::good("server", format!("PostgreSQL {version}"))
@@ -168,7 +167,7 @@ fn version(server: &PgRow) -> Result<Finding, sqlx::Error> {
 }
 
 /// Compares the clocks. The database's clock decides when events are due; the host's only measures durations.
-fn clock(server: &PgRow, began: SystemTime, ended: SystemTime) -> Result<Finding, sqlx::Error> {
+fn clock(server: &PgRow, began: SystemTime, ended: SystemTime) -> Result<Finding, Error> {
     let theirs: f64 = server.try_get("clock")?;
     let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     // Any time between the request and the response is plausible.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use super::connect::Connections;
+use super::error::Error;
 use super::floor::{Place, Start};
 use super::link::Tx;
 use super::pinned::Pinned;
@@ -251,16 +252,24 @@ impl PostgresStore {
         hold: &Hold,
         settlements: &[&Settlement],
         delete: bool,
-    ) -> Result<Option<HashSet<Uuid>>, sqlx::Error> {
+    ) -> Result<Option<HashSet<Uuid>>, Error> {
         let mut held = hold.held.lock().await;
         let Some(mut taken) = held.take() else { return Ok(None) };
-        let mut ending = Ending { store: self, hold, cut: taken.cut, breaks: true };
-        let done = self.settle_or_lease(hold, &mut taken, settlements, delete).await?;
-        taken.tx.commit().await?;
+        let (mut ending, events) = (Ending { store: self, hold, cut: taken.cut, breaks: true }, taken.ids.len());
+        // In the common case one statement settles all, and the commit is sent with it.
+        let done = if settlements.len() == events && settlements.iter().all(|settlement| settlement.is_plain_delivery())
+        {
+            taken.tx.last(self.plain_deliveries(&taken.ids, delete)).await?;
+            Done { settled: taken.ids.into_iter().collect(), leased: 0, refused: None }
+        } else {
+            let done = self.settle_or_lease(hold, &mut taken, settlements, delete).await?;
+            taken.tx.commit().await?;
+            done
+        };
         ending.breaks = false;
         drop(ending);
         let now = Instant::now();
-        lock(&self.holds.tempo).ended(now - hold.began, taken.ids.len(), done.leased, now);
+        lock(&self.holds.tempo).ended(now - hold.began, events, done.leased, now);
         match done.refused {
             Some(error) => Err(error),
             None => Ok(Some(done.settled)),
@@ -274,7 +283,7 @@ impl PostgresStore {
         held: &mut Held,
         settlements: &[&Settlement],
         delete: bool,
-    ) -> Result<Done, sqlx::Error> {
+    ) -> Result<Done, Error> {
         // Plain deliveries and parks are written by their ids alone, so the database cannot refuse them. After a savepoint,
         // each row that is locked and then written would also need a multixact.
         if settlements.iter().all(|settlement| settlement.is_plain_delivery() || settlement.plain_park().is_some()) {
@@ -282,10 +291,10 @@ impl PostgresStore {
         }
         held.tx.run("SAVEPOINT settle").await?;
         match self.settle_and_lease(hold, held, settlements, delete).await {
-            Err(sqlx::Error::Database(refused)) => {
+            Err(Error::Server(refused)) => {
                 held.tx.run("ROLLBACK TO SAVEPOINT settle").await?;
                 let leased = self.settle_and_lease(hold, held, &[], delete).await?;
-                Ok(Done { refused: Some(sqlx::Error::Database(refused)), ..leased })
+                Ok(Done { refused: Some(Error::Server(refused)), ..leased })
             }
             done => done,
         }
@@ -297,7 +306,7 @@ impl PostgresStore {
         held: &mut Held,
         settlements: &[&Settlement],
         delete: bool,
-    ) -> Result<Done, sqlx::Error> {
+    ) -> Result<Done, Error> {
         let settled = self.settle_in(&mut held.tx, settlements, Fence::Lock, delete).await?;
         if settled.len() == held.ids.len() {
             return Ok(Done { settled, leased: 0, refused: None });
@@ -325,7 +334,7 @@ struct Done {
     /// The number of events without a response.
     leased: usize,
     /// The database's error if it refused the settle.
-    refused: Option<sqlx::Error>,
+    refused: Option<Error>,
 }
 
 /// Ends a hold when it is dropped, even if the settle is cancelled half-way.

@@ -8,16 +8,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::TryStreamExt;
-use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgConnection, PgQueryResult, PgRow};
-use sqlx::{Error, Executor, Postgres, SqlSafeStr};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::connect::{Connections, Idle, PING, answers};
-use super::servers::{is_fatal, is_read_only, silent};
-use super::statement::{PgQuery, Runs};
+use super::error::Error;
+use super::statement::{PgQuery, PgRow, Runs};
+use super::wire::{Answer, Wire};
 use crate::error::StoreError;
 
 /// The extra time for a response after the server was asked whether it works on the statement.
@@ -27,74 +24,34 @@ const GRACE: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(in crate::store) struct Link {
     /// The connection; `None` if it is lost.
-    live: Option<Live>,
+    wire: Option<Wire>,
     connections: Arc<Connections>,
     /// The name of the session on the server.
-    name: Option<String>,
+    name: String,
     made_at: Instant,
     heard_at: Instant,
     /// How long a statement may take while the server works on it.
     longest: Duration,
+    /// The text that begins a transaction. It is sent with the first statement.
+    begin: Option<Arc<str>>,
     /// Whether a transaction is open.
     open: bool,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-/// A connection of the store, or one of the application's pool.
-#[derive(Debug)]
-pub(super) enum Live {
-    Ours(PgConnection),
-    Theirs(Theirs),
-}
-
-/// A connection of the application's pool. Dropping it does not return it, because the pool would wait for its response.
-#[derive(Debug)]
-pub(super) struct Theirs(Option<PoolConnection<Postgres>>);
-
-impl Drop for Theirs {
-    fn drop(&mut self) {
-        if let Some(connection) = self.0.take() {
-            drop(connection.detach());
-        }
-    }
-}
-
-impl Live {
-    pub(super) fn theirs(connection: PoolConnection<Postgres>) -> Self {
-        Self::Theirs(Theirs(Some(connection)))
-    }
-}
-
-impl Deref for Live {
-    type Target = PgConnection;
-
-    fn deref(&self) -> &PgConnection {
-        match self {
-            Self::Ours(connection) => connection,
-            Self::Theirs(Theirs(connection)) => connection.as_ref().expect("it is taken only when it goes back"),
-        }
-    }
-}
-
-impl DerefMut for Live {
-    fn deref_mut(&mut self) -> &mut PgConnection {
-        match self {
-            Self::Ours(connection) => connection,
-            Self::Theirs(Theirs(connection)) => connection.as_mut().expect("it is taken only when it goes back"),
-        }
-    }
-}
-
 impl Link {
-    pub(super) fn new(
-        connections: &Arc<Connections>,
-        live: Live,
-        name: Option<String>,
-        permit: Option<OwnedSemaphorePermit>,
-    ) -> Self {
-        let now = Instant::now();
-        let (connections, longest) = (Arc::clone(connections), connections.longest());
-        Self { live: Some(live), connections, name, made_at: now, heard_at: now, longest, open: false, permit }
+    pub(super) fn of(connections: &Arc<Connections>, idle: Idle, permit: OwnedSemaphorePermit) -> Self {
+        Self {
+            wire: Some(idle.wire),
+            connections: Arc::clone(connections),
+            name: idle.name,
+            made_at: idle.made_at,
+            heard_at: Instant::now(),
+            longest: connections.longest(),
+            begin: None,
+            open: false,
+            permit: Some(permit),
+        }
     }
 
     pub(super) fn patient(mut self, longest: Duration) -> Self {
@@ -102,30 +59,24 @@ impl Link {
         self
     }
 
-    pub(super) fn of(connections: &Arc<Connections>, idle: Idle, permit: OwnedSemaphorePermit) -> Self {
-        let mut link = Self::new(connections, Live::Ours(idle.connection), Some(idle.name), Some(permit));
-        link.made_at = idle.made_at;
-        link
-    }
-
     /// Runs an operation on the connection. A connection that does not respond, or that the server has ended, is lost.
-    async fn bounded<T, F>(&mut self, work: impl FnOnce(Live) -> F) -> Result<T, Error>
+    async fn bounded<T, F>(&mut self, work: impl FnOnce(Wire) -> F) -> Result<T, Error>
     where
-        F: Future<Output = (Live, Result<T, Error>)>,
+        F: Future<Output = (Wire, Result<T, Error>)>,
     {
-        let mut live = self.live.take().ok_or_else(lost)?;
-        if self.connections.doubts(self.heard_at) && answers(&mut live).await != Some(true) {
-            drop(live);
-            self.connections.end_waiting(self.name.as_deref()).await;
-            return Err(silent(PING));
+        let wire = self.wire.take().ok_or_else(Error::lost)?;
+        if self.connections.doubts(self.heard_at) && answers(&wire).await != Some(true) {
+            drop(wire);
+            self.connections.end_waiting(&self.name).await;
+            return Err(Error::silent(PING));
         }
-        let mut work = pin!(work(live));
+        let mut work = pin!(work(wire));
         let began = Instant::now();
-        let (live, outcome) = loop {
+        let (wire, outcome) = loop {
             if let Ok(done) = timeout(self.connections.deadline(), work.as_mut()).await {
                 break done;
             }
-            let working = self.connections.is_working(self.name.as_deref()).await;
+            let working = self.connections.is_working(&self.name).await;
             if working && began.elapsed() < self.longest {
                 continue;
             }
@@ -133,40 +84,59 @@ impl Link {
                 Ok(done) => break done,
                 Err(_) => {
                     self.connections.went_silent();
-                    return Err(silent(began.elapsed()));
+                    return Err(Error::silent(began.elapsed()));
                 }
             }
         };
         self.heard_at = Instant::now();
         match &outcome {
-            Err(error) if is_fatal(error) => {
-                if matches!(error, Error::Database(error) if is_read_only(error.as_ref())) {
+            Err(error) if error.is_fatal() => {
+                if error.is_read_only() {
                     self.connections.turn_away();
                 }
             }
-            _ => self.live = Some(live),
+            _ => self.wire = Some(wire),
         }
         outcome
     }
 
+    /// Returns the text to send before the next statement, and counts the transaction as open.
+    fn begins(&mut self) -> Option<Arc<str>> {
+        let begin = self.begin.take();
+        // Also if the server refuses one of the settings, the transaction is open and must be rolled back.
+        self.open |= begin.is_some();
+        begin
+    }
+
     /// Runs statements without values.
-    pub(in crate::store) async fn run(&mut self, sql: impl SqlSafeStr) -> Result<(), Error> {
-        let sql = sqlx::raw_sql(sql);
-        let work = async |mut live: Live| {
-            let done = live.execute(sql).await.map(drop);
-            (live, done)
+    pub(in crate::store) async fn run(&mut self, text: &str) -> Result<(), Error> {
+        let text = match self.begins() {
+            Some(begin) => format!("{begin}; {text}"),
+            None => text.to_owned(),
+        };
+        let work = async |wire: Wire| {
+            let done = wire.run(&text).await;
+            (wire, done)
         };
         self.bounded(work).await
     }
 
     /// Returns the one row of a statement without values.
-    pub(super) async fn row(&mut self, sql: impl SqlSafeStr) -> Result<PgRow, Error> {
-        let sql = sqlx::raw_sql(sql);
-        let work = async |mut live: Live| {
-            let row = live.fetch_one(sql).await;
-            (live, row)
+    pub(super) async fn row(&mut self, text: &str) -> Result<PgRow, Error> {
+        self.rows(PgQuery::new(text)).await?.into_iter().next().ok_or(Error::NoRow)
+    }
+
+    /// Runs a statement and, if it is the last one of a transaction, commits in the same step.
+    async fn ask(&mut self, query: PgQuery, is_last: bool) -> Result<Answer, Error> {
+        let (begin, end) = (self.begins(), is_last.then_some("COMMIT"));
+        let work = async |mut wire: Wire| {
+            let answer = wire.ask(begin.as_deref(), query, end).await;
+            (wire, answer)
         };
-        self.bounded(work).await
+        let answer = self.bounded(work).await;
+        // A commit ends the transaction even if it fails.
+        self.open &= !is_last;
+        answer
     }
 
     /// Passes each row to `see` as it arrives, until one cannot be read.
@@ -175,21 +145,10 @@ impl Link {
         query: PgQuery,
         mut see: impl FnMut(&PgRow) -> Result<(), StoreError> + Send,
     ) -> Result<Result<(), StoreError>, Error> {
-        let work = async |mut live: Live| {
-            let mut seen = Ok(());
-            let mut rows = query.fetch(&mut *live);
-            let ended = loop {
-                match rows.try_next().await {
-                    Ok(Some(row)) => seen = see(&row),
-                    Ok(None) => break Ok(()),
-                    Err(error) => break Err(error),
-                }
-                if seen.is_err() {
-                    break Ok(());
-                }
-            };
-            drop(rows);
-            (live, ended.map(|()| seen))
+        let begin = self.begins();
+        let work = async |mut wire: Wire| {
+            let seen = wire.each(begin.as_deref(), query, &mut see).await;
+            (wire, seen)
         };
         self.bounded(work).await
     }
@@ -197,40 +156,37 @@ impl Link {
 
 impl Runs for &mut Link {
     async fn rows(self, query: PgQuery) -> Result<Vec<PgRow>, Error> {
-        let work = async |mut live: Live| {
-            let rows = query.fetch_all(&mut *live).await;
-            (live, rows)
-        };
-        self.bounded(work).await
+        Ok(self.ask(query, false).await?.rows)
     }
 
-    async fn done(self, query: PgQuery) -> Result<PgQueryResult, Error> {
-        let work = async |mut live: Live| {
-            let done = query.execute(&mut *live).await;
-            (live, done)
-        };
-        self.bounded(work).await
+    async fn done(self, query: PgQuery) -> Result<u64, Error> {
+        Ok(self.ask(query, false).await?.written)
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        let Some(live) = self.live.take() else { return };
-        let (connections, name) = (Arc::clone(&self.connections), self.name.take());
-        let (made_at, heard_at, permit) = (self.made_at, self.heard_at, self.permit.take());
+        let Some(wire) = self.wire.take() else { return };
+        let connections = Arc::clone(&self.connections);
+        let mut idle =
+            Idle { wire, name: std::mem::take(&mut self.name), made_at: self.made_at, heard_at: self.heard_at };
         if !self.open {
-            return go_back(live, &connections, name, made_at, heard_at);
+            return connections.put_back(idle);
         }
+        let permit = self.permit.take();
         // `Drop` cannot await. Without a runtime the connection is closed, which also ends its transaction.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                let mut live = live;
-                match timeout(PING, live.execute("ROLLBACK")).await {
-                    Ok(Ok(_)) => go_back(live, &connections, name, made_at, Instant::now()),
+                match timeout(PING, idle.wire.run("ROLLBACK")).await {
+                    Ok(Ok(())) => {
+                        idle.heard_at = Instant::now();
+                        connections.put_back(idle);
+                    }
                     Ok(Err(_)) => {}
                     Err(_) => {
-                        drop(live);
-                        connections.end_waiting(name.as_deref()).await;
+                        let name = idle.name.clone();
+                        drop(idle);
+                        connections.end_waiting(&name).await;
                     }
                 }
                 drop(permit);
@@ -239,41 +195,42 @@ impl Drop for Link {
     }
 }
 
-fn go_back(live: Live, connections: &Connections, name: Option<String>, made_at: Instant, heard_at: Instant) {
-    match live {
-        Live::Ours(connection) => {
-            connections.put_back(Idle { connection, name: name.unwrap_or_default(), made_at, heard_at });
-        }
-        Live::Theirs(mut theirs) => drop(theirs.0.take()),
-    }
-}
-
-fn lost() -> Error {
-    Error::Io(std::io::Error::new(std::io::ErrorKind::NotConnected, "the connection to the database was lost"))
-}
-
 /// A transaction. It is rolled back when it is dropped.
 #[derive(Debug)]
 pub(in crate::store) struct Tx(Link);
 
 impl Tx {
-    pub(super) async fn begin(mut link: Link, begin: impl SqlSafeStr) -> Result<Self, Error> {
-        // Set first: if the server refuses one of the settings, the transaction is open nevertheless and must be rolled back.
-        link.open = true;
-        link.run(begin).await?;
-        Ok(Self(link))
+    /// Creates a transaction. The text that begins it is sent with its first statement.
+    pub(super) fn new(mut link: Link, begin: Arc<str>) -> Self {
+        link.begin = Some(begin);
+        Self(link)
     }
 
-    pub(in crate::store) async fn commit(mut self) -> Result<(), Error> {
-        self.run("COMMIT").await?;
-        self.0.open = false;
+    /// Commits. A transaction without statements was not begun.
+    pub(in crate::store) async fn commit(self) -> Result<(), Error> {
+        self.end("COMMIT").await
+    }
+
+    pub(super) async fn rollback(self) -> Result<(), Error> {
+        self.end("ROLLBACK").await
+    }
+
+    async fn end(mut self, text: &str) -> Result<(), Error> {
+        if self.0.open {
+            self.run(text).await?;
+            self.0.open = false;
+        }
         Ok(())
     }
 
-    pub(super) async fn rollback(mut self) -> Result<(), Error> {
-        self.run("ROLLBACK").await?;
-        self.0.open = false;
-        Ok(())
+    /// Runs the last statement and commits in the same step. Returns its rows.
+    pub(super) async fn last_rows(mut self, query: PgQuery) -> Result<Vec<PgRow>, Error> {
+        Ok(self.0.ask(query, true).await?.rows)
+    }
+
+    /// Runs the last statement and commits in the same step. Returns the number of written rows.
+    pub(super) async fn last(mut self, query: PgQuery) -> Result<u64, Error> {
+        Ok(self.0.ask(query, true).await?.written)
     }
 }
 

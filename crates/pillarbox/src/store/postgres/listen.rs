@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sqlx::postgres::{PgListener, PgPool};
-use sqlx::{AssertSqlSafe, Error, Executor, Row};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 use uuid::Uuid;
 
+use super::error::Error;
 use super::link::Link;
 use super::pinned::Pinned;
-use super::servers::silent;
+use super::wire::Wire;
 use crate::relay::wake::Waker;
 use crate::store::WakeUp;
 
@@ -25,6 +25,13 @@ const LOOKS: u32 = 10;
 /// The backoff between two attempts to listen.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// A connection that listens.
+struct Listener {
+    wire: Wire,
+    /// Gets a message for each notification, and ends with the connection.
+    notified: mpsc::UnboundedReceiver<()>,
+}
 
 /// Listens until the waker's relay is gone. Returns whether notifications work now. The waker is told when that changes.
 ///
@@ -45,7 +52,7 @@ pub(super) async fn start(pool: &Pinned, direct: &Arc<AtomicBool>, waker: Waker)
 
 /// Returns whether a connection keeps its own server process between transactions. Behind a transaction pooler, `LISTEN`
 /// would be useless and harmful: the next client of that server connection gets notifications that it never asked for, and
-/// sqlx treats them as an error.
+/// some drivers treat them as an error.
 pub(super) async fn sessions_are_ours(pool: &Pinned) -> Result<bool, Error> {
     let mut one = pool.link().await?;
     let ours = server_process(&mut one).await?;
@@ -61,45 +68,41 @@ pub(super) async fn sessions_are_ours(pool: &Pinned) -> Result<bool, Error> {
 }
 
 async fn server_process(link: &mut Link) -> Result<i32, Error> {
-    link.row("SELECT pg_backend_pid()").await?.try_get(0)
+    Ok(link.row("SELECT pg_backend_pid()").await?.try_get(0)?)
 }
 
 /// Returns a connection that listens and was tested; `None` if notifications do not arrive.
-async fn connect(pool: &Pinned) -> Result<Option<PgListener>, Error> {
+async fn connect(pool: &Pinned) -> Result<Option<Listener>, Error> {
     if !sessions_are_ours(pool).await? {
         return Ok(None);
     }
-    let own: PgPool = pool.connections().for_listening();
-    let mut listener = within(pool, PgListener::connect_with(&own)).await?;
-    // This module reconnects itself, because it searches for the primary.
-    listener.eager_reconnect(false);
+    let connected = pool.connections().connect_to_listen().await?;
+    let mut listener = Listener { wire: connected.wire, notified: connected.notified };
     if !hears_itself(&mut listener, pool).await? {
         return Ok(None);
     }
-    within(pool, listener.listen(CHANNEL)).await?;
+    within(pool, listener.wire.run(&format!("LISTEN {CHANNEL}"))).await?;
     Ok(Some(listener))
 }
 
 /// Returns whether a test notification arrives. The channel is unique, so a leftover `LISTEN` harms no other client.
-async fn hears_itself(listener: &mut PgListener, pool: &Pinned) -> Result<bool, Error> {
+async fn hears_itself(listener: &mut Listener, pool: &Pinned) -> Result<bool, Error> {
     let channel = format!("outbox_test_{}", Uuid::new_v4().simple());
-    within(pool, listener.listen(&channel)).await?;
+    within(pool, listener.wire.run(&format!("LISTEN {channel}"))).await?;
     let echo = async {
-        pool.link().await?.run(AssertSqlSafe(format!("NOTIFY {channel}"))).await?;
-        listener.try_recv().await
+        pool.link().await?.run(&format!("NOTIFY {channel}")).await?;
+        // `None`: the connection was lost, which says nothing about a pooler.
+        listener.notified.recv().await.ok_or_else(Error::lost)
     };
     let heard = match timeout(PATIENCE, echo).await {
-        Ok(Ok(Some(_))) => Ok(true),
-        // The connection was lost, which says nothing about a pooler.
-        Ok(Ok(None)) => return Err(Error::Io(std::io::ErrorKind::ConnectionReset.into())),
-        Ok(Err(error)) => return Err(error),
-        Err(_) => Ok(false),
+        Ok(heard) => heard.map(|()| true)?,
+        Err(_) => false,
     };
-    within(pool, listener.unlisten(&channel)).await?;
-    heard
+    within(pool, listener.wire.run(&format!("UNLISTEN {channel}"))).await?;
+    Ok(heard)
 }
 
-async fn keep_listening(pool: Pinned, direct: Arc<AtomicBool>, first: Result<Option<PgListener>, Error>, waker: Waker) {
+async fn keep_listening(pool: Pinned, direct: Arc<AtomicBool>, first: Result<Option<Listener>, Error>, waker: Waker) {
     let mut pause = FIRST_PAUSE;
     let mut tried = first;
     loop {
@@ -129,20 +132,19 @@ async fn keep_listening(pool: Pinned, direct: Arc<AtomicBool>, first: Result<Opt
 }
 
 /// Listens until the relay is gone, or returns the error that interrupted it. A connection that stays silent for a while is
-/// tested. If it does not respond, it is dropped; a task of the driver then waits on it until the kernel gives up.
-async fn listen(pool: &Pinned, mut listener: PgListener, waker: &Waker) -> Option<Error> {
+/// tested. If it does not respond, it is closed.
+async fn listen(pool: &Pinned, mut listener: Listener, waker: &Waker) -> Option<Error> {
     let silence = pool.connections().deadline();
     loop {
         let heard = tokio::select! {
             () = waker.relay_gone() => return None,
-            heard = timeout(silence, listener.try_recv()) => heard,
+            heard = timeout(silence, listener.notified.recv()) => heard,
         };
         match heard {
-            Ok(Ok(Some(_))) => waker.wake(),
-            Ok(Ok(None)) => return Some(Error::Io(std::io::ErrorKind::ConnectionReset.into())),
-            Ok(Err(error)) => return Some(error),
+            Ok(Some(())) => waker.wake(),
+            Ok(None) => return Some(Error::lost()),
             Err(_) => {
-                if let Err(error) = within(pool, listener.execute("SELECT 1")).await {
+                if let Err(error) = within(pool, listener.wire.ping()).await {
                     return Some(error);
                 }
             }
@@ -152,5 +154,5 @@ async fn listen(pool: &Pinned, mut listener: PgListener, waker: &Waker) -> Optio
 
 async fn within<T>(pool: &Pinned, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let deadline = pool.connections().deadline();
-    timeout(deadline, work).await.unwrap_or_else(|_| Err(silent(deadline)))
+    timeout(deadline, work).await.unwrap_or_else(|_| Err(Error::silent(deadline)))
 }

@@ -3,10 +3,10 @@
 
 use std::sync::atomic::Ordering;
 
-use sqlx::postgres::PgRow;
-
+use super::error::Error;
 use super::floor::Place;
 use super::link::Link;
+use super::statement::PgRow;
 use super::{PostgresStore, SQL, database, limit, read};
 use crate::delivery::Delivery;
 use crate::error::StoreError;
@@ -95,7 +95,7 @@ impl PostgresStore {
         Ok(locked)
     }
 
-    pub(super) fn claiming(&self, error: sqlx::Error) -> StoreError {
+    pub(super) fn claiming(&self, error: Error) -> StoreError {
         database("claiming events")(self.forgets_statements(error))
     }
 }

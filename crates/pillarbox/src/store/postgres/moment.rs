@@ -1,12 +1,11 @@
 //! Times of PostgreSQL. Their range exceeds chrono's (up to the year 294276, and infinity in both directions), and the driver
 //! panics on such values. So every `timestamptz` that may have any value is read as a [`Moment`].
 
+use bytes::BytesMut;
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::encode::IsNull;
-use sqlx::error::BoxDynError;
-use sqlx::postgres::{PgArgumentBuffer, PgTypeInfo, PgValueRef};
-use sqlx::{Decode, Encode, Postgres, Type};
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
+use crate::error::DriverError;
 use crate::event::readable;
 use crate::store::list::{BadCursor, Bound};
 
@@ -68,22 +67,21 @@ impl From<DateTime<Utc>> for Moment {
     }
 }
 
-impl Type<Postgres> for Moment {
-    fn type_info() -> PgTypeInfo {
-        <DateTime<Utc> as Type<Postgres>>::type_info()
+impl<'r> FromSql<'r> for Moment {
+    fn from_sql(_: &Type, bytes: &'r [u8]) -> Result<Self, DriverError> {
+        i64::from_sql(&Type::INT8, bytes).map(Self)
     }
+
+    accepts!(TIMESTAMPTZ);
 }
 
-impl<'r> Decode<'r, Postgres> for Moment {
-    fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
-        <i64 as Decode<Postgres>>::decode(value).map(Self)
+impl ToSql for Moment {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, DriverError> {
+        self.0.to_sql(&Type::INT8, out)
     }
-}
 
-impl Encode<'_, Postgres> for Moment {
-    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
-        <i64 as Encode<Postgres>>::encode_by_ref(&self.0, buffer)
-    }
+    accepts!(TIMESTAMPTZ);
+    to_sql_checked!();
 }
 
 #[cfg(test)]

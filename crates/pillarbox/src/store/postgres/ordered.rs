@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use sqlx::Row;
-use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
+use super::error::Error;
 use super::floor::{self, Place};
 use super::link::Link;
 use super::locked::LockedEvent;
 use super::moment::Moment;
+use super::statement::PgRow;
 use super::{PostgresStore, SQL, database, limit, read};
 use crate::error::StoreError;
 use crate::store::walk::{Page, Step};
@@ -146,12 +146,12 @@ impl PostgresStore {
 
 /// Returns whether the row has an event. A page without an event to take is one row without an event.
 fn is_event(row: &PgRow) -> bool {
-    row.try_get::<Option<Uuid>, _>(0).is_ok_and(|id| id.is_some())
+    row.try_get::<_, Option<Uuid>>(0).is_ok_and(|id| id.is_some())
 }
 
-fn page(rows: &[PgRow], taken: usize, began: Instant) -> Result<Page<Place>, sqlx::Error> {
-    let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
-    let count = |name| row.try_get::<i64, _>(name).map(|count| usize::try_from(count).unwrap_or_default());
+fn page(rows: &[PgRow], taken: usize, began: Instant) -> Result<Page<Place>, Error> {
+    let row = rows.first().ok_or(Error::NoRow)?;
+    let count = |name| row.try_get::<_, i64>(name).map(|count| usize::try_from(count).unwrap_or_default());
     let until: Option<Moment> = row.try_get("seen_until")?;
     let seq: Option<i64> = row.try_get("seen_seq")?;
     Ok(Page { seen: count("seen")?, free: count("free")?, taken, until: until.zip(seq), took: began.elapsed() })

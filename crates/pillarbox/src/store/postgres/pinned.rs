@@ -1,21 +1,19 @@
 //! Statements that stay on one server connection, even behind a transaction pooler.
 //!
-//! sqlx sends a statement in two steps. Without a transaction, a pooler may send the second step to another server
-//! connection, where the unnamed statement belongs to another client: a give-back could run as another client's delete. So
-//! each statement has a transaction of its own. It is READ COMMITTED, whatever the database's default. At higher levels, two
-//! relays that claim at once would see serialisation failures instead of each other's locks.
-//!
-//! Each transaction sets its time limits on the server, so that a client that vanished does not keep its locks forever.
+//! Each statement has a transaction of its own. It is READ COMMITTED, whatever the database's default. At higher levels, two
+//! relays that claim at once would see serialisation failures instead of each other's locks. Each transaction also sets its
+//! time limits on the server, so that a client that vanished does not keep its locks forever. `BEGIN`, the statement and
+//! `COMMIT` are sent together and take one round trip.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgPool, PgQueryResult, PgRow};
-use sqlx::{AssertSqlSafe, Error};
+use sqlx::postgres::PgPool;
 
 use super::connect::Connections;
+use super::error::Error;
 use super::link::{Link, Tx};
-use super::statement::{PgQuery, Runs};
+use super::statement::{PgQuery, PgRow, Runs};
 
 /// How long a transaction may wait for its client. A client that only paused should still have its locks.
 const IDLE: Duration = Duration::from_secs(30);
@@ -61,7 +59,7 @@ impl Pinned {
 
     /// Begins a transaction of several statements.
     pub(in crate::store) async fn begin(&self) -> Result<Tx, Error> {
-        Tx::begin(self.link().await?, AssertSqlSafe(Arc::clone(&self.begin))).await
+        Ok(Tx::new(self.link().await?, Arc::clone(&self.begin)))
     }
 }
 
@@ -73,16 +71,10 @@ fn limited(begin: &str, longest: Duration) -> Arc<str> {
 
 impl Runs for &Pinned {
     async fn rows(self, query: PgQuery) -> Result<Vec<PgRow>, Error> {
-        let mut tx = self.begin().await?;
-        let rows = (&mut *tx).rows(query).await?;
-        tx.commit().await?;
-        Ok(rows)
+        self.begin().await?.last_rows(query).await
     }
 
-    async fn done(self, query: PgQuery) -> Result<PgQueryResult, Error> {
-        let mut tx = self.begin().await?;
-        let done = (&mut *tx).done(query).await?;
-        tx.commit().await?;
-        Ok(done)
+    async fn done(self, query: PgQuery) -> Result<u64, Error> {
+        self.begin().await?.last(query).await
     }
 }

@@ -1,14 +1,15 @@
 //! Converts rows of PostgreSQL into the values that relays and people see.
 
 use serde_json::value::RawValue;
-use sqlx::postgres::PgRow;
-use sqlx::{Row, ValueRef};
+use tokio_postgres::types::{FromSql, Type};
 
 use super::database;
+use super::error::Error;
 use super::floor::Place;
 use super::moment::Moment;
+use super::statement::PgRow;
 use crate::delivery::Delivery;
-use crate::error::StoreError;
+use crate::error::{DriverError, StoreError};
 use crate::event::{StoredEvent, read_headers};
 use crate::store::row::read_deliveries;
 
@@ -32,7 +33,21 @@ pub(super) fn locked_event(row: &PgRow) -> Result<(StoredEvent, Vec<Delivery>, b
 
 /// Returns whether a row of `hold_light.sql` has its payload.
 pub(super) fn has_payload(row: &PgRow) -> Result<bool, StoreError> {
-    row.try_get_raw(5).map(|value| !value.is_null()).map_err(database("reading a claim"))
+    let payload: Option<Something> = row.try_get(5).map_err(database("reading a claim"))?;
+    Ok(payload.is_some())
+}
+
+/// A value that is not read.
+struct Something;
+
+impl<'r> FromSql<'r> for Something {
+    fn from_sql(_: &Type, _: &'r [u8]) -> Result<Self, DriverError> {
+        Ok(Self)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
 }
 
 /// Returns the number of events that were locked with this row of `hold.sql`, including its own.
@@ -44,7 +59,7 @@ pub(super) fn locked(row: &PgRow) -> Result<usize, StoreError> {
 /// Returns the place of a row of `hold.sql` or `hold_light.sql` in the due index.
 pub(super) fn place(row: &PgRow) -> Result<Place, StoreError> {
     let place = || Ok((row.try_get(12)?, row.try_get(1)?));
-    place().map_err(database::<sqlx::Error>("reading a claim"))
+    place().map_err(database::<Error>("reading a claim"))
 }
 
 /// Reads the columns of an event, in the order of `claim.sql`, `hold.sql` and `sweep.sql`.
@@ -53,7 +68,7 @@ pub(super) fn event(row: &PgRow) -> Result<StoredEvent, StoreError> {
 }
 
 /// Reads columns by position: claims read a hundred thousand rows a second, and names would be looked up each time.
-fn try_event(row: &PgRow) -> Result<StoredEvent, sqlx::Error> {
+fn try_event(row: &PgRow) -> Result<StoredEvent, Error> {
     Ok(StoredEvent {
         id: row.try_get(0)?,
         seq: row.try_get(1)?,
@@ -64,14 +79,14 @@ fn try_event(row: &PgRow) -> Result<StoredEvent, sqlx::Error> {
         headers: read_headers(row.try_get(6)?),
         idempotency_key: row.try_get(7)?,
         attempts: count(row.try_get(8)?),
-        max_attempts: row.try_get::<Option<i32>, _>(9)?.map(count),
+        max_attempts: row.try_get::<_, Option<i32>>(9)?.map(count),
         claims: count(row.try_get(10)?),
-        created_at: row.try_get::<Moment, _>(11)?.shown(),
+        created_at: row.try_get::<_, Moment>(11)?.shown(),
     })
 }
 
-pub(super) fn json(text: String) -> Result<Box<RawValue>, sqlx::Error> {
-    RawValue::from_string(text).map_err(|error| sqlx::Error::Decode(error.into()))
+pub(super) fn json(text: String) -> Result<Box<RawValue>, Error> {
+    RawValue::from_string(text).map_err(|error| Error::Value(error.into()))
 }
 
 pub(super) fn count(number: i32) -> u32 {

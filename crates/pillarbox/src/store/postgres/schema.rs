@@ -1,7 +1,6 @@
 //! Migrate on PostgreSQL: the numbered files, and the grants.
 
-use sqlx::AssertSqlSafe;
-
+use super::error::Error;
 use super::{PostgresStore, SQL, database};
 use crate::error::StoreError;
 use crate::store::migrate::{Migration, Role};
@@ -29,7 +28,7 @@ impl PostgresStore {
             Role::Relay => SQL.grants_relay,
         };
         let quoted = format!("\"{}\"", role.replace('"', "\"\""));
-        self.schema.sql(text).0.replace("{role}", &quoted)
+        self.schema.sql(text).replace("{role}", &quoted)
     }
 
     /// Grants a database role its rights.
@@ -40,9 +39,9 @@ impl PostgresStore {
         self.apply_grants(kind, role).await.map_err(database("granting rights"))
     }
 
-    async fn apply_grants(&self, kind: Role, role: &str) -> Result<(), sqlx::Error> {
+    async fn apply_grants(&self, kind: Role, role: &str) -> Result<(), Error> {
         let mut tx = self.pool.begin().await?;
-        tx.run(AssertSqlSafe(self.grants(kind, role))).await?;
+        tx.run(&self.grants(kind, role)).await?;
         tx.commit().await
     }
 }

@@ -6,21 +6,40 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{ConnectOptions, Error, Row};
+use sqlx::ConnectOptions;
+use sqlx::postgres::PgConnectOptions;
+use tokio::sync::mpsc;
+use tokio_postgres::Config;
 
 use super::SQL;
-use super::url::{Address, Session};
+use super::error::Error;
+use super::statement::PgQuery;
+use super::tls::Tls;
+use super::url::{Address, Session, decoded};
+use super::wire::Wire;
 use crate::error::{DriverError, StoreError};
+
+/// When the kernel takes an unacknowledged connection for lost, and how it tests a silent one.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(3);
+const KEEPALIVES: u32 = 3;
 
 /// The servers that connections go to.
 pub(super) struct Servers {
     /// The servers, in the order of the URL.
-    hosts: Vec<PgConnectOptions>,
+    hosts: Vec<Host>,
     session: Session,
     connect_timeout: Duration,
     /// The server that responded last. It is tried first.
     last: AtomicUsize,
+}
+
+/// One server: the options for the application's pool, and the same for the store's own connections.
+struct Host {
+    options: PgConnectOptions,
+    config: Config,
+    tls: Tls,
 }
 
 /// Omits the options, which contain a password.
@@ -32,8 +51,50 @@ impl fmt::Debug for Servers {
 
 /// A connection, and the name of its session on the server.
 pub(super) struct Connected {
-    pub(super) connection: PgConnection,
+    pub(super) wire: Wire,
     pub(super) name: String,
+    /// Gets a message for each notification, and ends with the connection.
+    pub(super) notified: mpsc::UnboundedReceiver<()>,
+}
+
+impl Host {
+    /// Converts the options of sqlx, which also reads libpq's environment variables and password file.
+    fn new(options: PgConnectOptions) -> Result<Self, Error> {
+        // A pooler rejects start-up settings that it does not know, and nothing here needs more digits. Logging slow statements
+        // is left to the server: here their text would only hide the error.
+        let options = options.application_name("pillarbox").extra_float_digits(None).disable_statement_logging();
+        let mut config = Config::new();
+        match options.get_socket() {
+            Some(directory) => config.host_path(directory),
+            None => config.host(options.get_host().trim_matches(['[', ']'])),
+        };
+        config.port(options.get_port()).user(options.get_username());
+        config.dbname(options.get_database().unwrap_or(options.get_username()));
+        if let Some(settings) = options.get_options() {
+            config.options(settings);
+        }
+        // The rest can only be read from a URL, which is right for a plain user and host only.
+        let url = options.clone().username("user").host("host").to_url_lossy();
+        if let Some(password) = url.password() {
+            config.password(decoded(password).map_err(|problem| Error::Value(problem.into()))?);
+        }
+        let parameter = |name| url.query_pairs().find(|(known, _)| known == name).map(|(_, value)| value.into_owned());
+        let tls = Tls {
+            mode: options.get_ssl_mode(),
+            roots: parameter("sslrootcert"),
+            client: parameter("sslcert").zip(parameter("sslkey")),
+        };
+        config.ssl_mode(tls.mode()).tcp_user_timeout(UNACKNOWLEDGED);
+        config.keepalives_idle(KEEPALIVE_AFTER).keepalives_interval(KEEPALIVE_EVERY).keepalives_retries(KEEPALIVES);
+        Ok(Self { options, config, tls })
+    }
+
+    fn address(&self) -> String {
+        match self.options.get_socket() {
+            Some(socket) => socket.display().to_string(),
+            None => format!("{}:{}", self.options.get_host(), self.options.get_port()),
+        }
+    }
 }
 
 impl Servers {
@@ -42,32 +103,36 @@ impl Servers {
         let address = Address::parse(url).map_err(|problem| unreadable(problem.into()))?;
         let mut hosts = Vec::with_capacity(address.hosts.len());
         for host in &address.hosts {
-            let options: PgConnectOptions = host.parse().map_err(|error: Error| unreadable(error.into()))?;
-            // A pooler rejects start-up settings that it does not know, and nothing here needs more digits. Logging slow
-            // statements is left to the server: here their text would only hide the error.
-            hosts.push(options.application_name("pillarbox").extra_float_digits(None).disable_statement_logging());
+            let options: PgConnectOptions = host.parse().map_err(|error: sqlx::Error| unreadable(error.into()))?;
+            hosts.push(Host::new(options).map_err(|error| unreadable(error.into()))?);
         }
         let connect_timeout = address.connect_timeout.unwrap_or(connect_timeout);
         Ok(Self { hosts, session: address.session, connect_timeout, last: AtomicUsize::new(0) })
     }
 
+    /// Returns the server of an application's pool.
+    pub(super) fn of_pool(options: &PgConnectOptions, connect_timeout: Duration) -> Result<Self, StoreError> {
+        let host = Host::new(options.clone()).map_err(super::database("reading the pool's options"))?;
+        Ok(Self { hosts: vec![host], session: Session::Any, connect_timeout, last: AtomicUsize::new(0) })
+    }
+
     /// Returns host and port of each server.
     pub(super) fn addresses(&self) -> String {
-        self.hosts.iter().map(address).collect::<Vec<_>>().join(", ")
+        self.hosts.iter().map(Host::address).collect::<Vec<_>>().join(", ")
     }
 
     /// Returns the server that responded last.
     pub(super) fn current(&self) -> PgConnectOptions {
-        self.hosts[self.place(0)].clone()
+        self.hosts[self.place(0)].options.clone()
+    }
+
+    pub(super) fn are_several(&self) -> bool {
+        self.hosts.len() > 1
     }
 
     /// Returns how long it may take to try all servers.
     pub(super) fn longest(&self) -> Duration {
         self.connect_timeout * u32::try_from(self.hosts.len()).unwrap_or(u32::MAX)
-    }
-
-    pub(super) fn connect_timeout(&self) -> Duration {
-        self.connect_timeout
     }
 
     /// Lets the next connection begin with the next server, because the last one cannot be used.
@@ -91,18 +156,20 @@ impl Servers {
                     return Ok(connected);
                 }
                 Ok(Err(error)) => error,
-                Err(_) => silent(self.connect_timeout),
+                Err(_) => Error::silent(self.connect_timeout),
             };
-            failures.push((address(host), failure));
+            failures.push((host.address(), failure));
         }
         Err(all_failed(failures))
     }
 
-    async fn connect_to(&self, host: &PgConnectOptions) -> Result<Connected, Error> {
+    async fn connect_to(&self, host: &Host) -> Result<Connected, Error> {
         let name = format!("pillarbox/{:08x}", rand::random::<u32>());
-        let mut connection = host.clone().application_name(&name).connect().await?;
-        prepare(&mut connection, self.session).await?;
-        Ok(Connected { connection, name })
+        let mut config = host.config.clone();
+        config.application_name(&name);
+        let (mut wire, notified) = Wire::connect(&config, host.tls.connector()?).await?;
+        prepare(&mut wire, self.session).await?;
+        Ok(Connected { wire, name, notified })
     }
 
     pub(super) fn session(&self) -> Session {
@@ -111,36 +178,24 @@ impl Servers {
 }
 
 /// Sets the session settings of a new connection, and rejects a server that is not of the wanted kind.
-pub(super) async fn prepare(connection: &mut PgConnection, session: Session) -> Result<(), Error> {
-    let question = match session {
-        Session::Any => None,
-        Session::ReadWrite => Some("SELECT current_setting('transaction_read_only')::bool"),
-        Session::Primary => Some("SELECT pg_is_in_recovery()"),
-    };
-    if let Some(question) = question
-        && sqlx::raw_sql(question).fetch_one(&mut *connection).await?.try_get::<bool, _>(0)?
-    {
-        return Err(Error::Io(io::Error::other(READ_ONLY)));
+async fn prepare(wire: &mut Wire, session: Session) -> Result<(), Error> {
+    if let Some(question) = session.question() {
+        let answer = wire.ask(None, PgQuery::new(question), None).await?;
+        if answer.rows.first().ok_or(Error::NoRow)?.try_get(0)? {
+            return Err(Error::Io(io::Error::other(READ_ONLY)));
+        }
     }
     // A server that does not know one of the settings works without them.
-    let settings = sqlx::raw_sql(SQL.session);
-    match settings.execute(connection).await {
-        Err(error @ Error::Database(_)) => {
+    match wire.run(SQL.session).await {
+        Err(error @ Error::Server(_)) => {
             tracing::debug!(%error, "the server does not take the session's settings");
             Ok(())
         }
-        told => told.map(|_| ()),
+        told => told,
     }
 }
 
-const READ_ONLY: &str = "it is read-only, a standby perhaps";
-
-fn address(host: &PgConnectOptions) -> String {
-    match host.get_socket() {
-        Some(socket) => socket.display().to_string(),
-        None => format!("{}:{}", host.get_host(), host.get_port()),
-    }
-}
+pub(super) const READ_ONLY: &str = "it is read-only, a standby perhaps";
 
 /// Returns the error of one server, or a summary of the errors of several.
 fn all_failed(mut failures: Vec<(String, Error)>) -> Error {
@@ -150,47 +205,5 @@ fn all_failed(mut failures: Vec<(String, Error)>) -> Error {
             let told: Vec<String> = failures.iter().map(|(address, error)| format!("{address}: {error}")).collect();
             Error::Io(io::Error::other(format!("no server can be used: {}", told.join("; "))))
         }
-    }
-}
-
-/// Returns the error of a wait that timed out.
-pub(super) fn silent(after: Duration) -> Error {
-    Error::Io(io::Error::new(
-        io::ErrorKind::TimedOut,
-        format!("the database does not answer: nothing came within {after:.1?}; its connection is closed"),
-    ))
-}
-
-/// Returns whether the connection that returned this error can no longer be used.
-pub(super) fn is_fatal(error: &Error) -> bool {
-    match error {
-        Error::Io(_) | Error::Tls(_) | Error::Protocol(_) | Error::WorkerCrashed => true,
-        Error::Database(error) => {
-            let ends = error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some_and(|error| {
-                use sqlx::postgres::PgSeverity::{Fatal, Panic};
-                matches!(error.severity(), Fatal | Panic)
-            });
-            ends || is_read_only(error.as_ref()) || error.code().is_some_and(|code| is_lost(&code))
-        }
-        _ => false,
-    }
-}
-
-/// Returns whether the server refuses writes. A server that becomes a standby keeps its connections and does so.
-pub(super) fn is_read_only(error: &(dyn sqlx::error::DatabaseError + 'static)) -> bool {
-    error.code().is_some_and(|code| code == "25006")
-}
-
-/// Returns whether the code is a connection exception, or the end of a server or a session.
-fn is_lost(code: &str) -> bool {
-    code.starts_with("08") || code.starts_with("57P") || code == "25P03"
-}
-
-/// Returns whether the error may be temporary: a server is starting, or a primary is being elected.
-pub(super) fn is_passing(error: &Error) -> bool {
-    match error {
-        Error::Io(_) => true,
-        Error::Database(error) => error.code().is_some_and(|code| is_lost(&code) || code == "53300"),
-        _ => false,
     }
 }

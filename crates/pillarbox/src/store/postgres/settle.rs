@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use uuid::Uuid;
 
+use super::error::Error;
 use super::link::Link;
+use super::statement::{PgQuery, Runs};
 use super::{PostgresStore, SQL};
 use crate::delivery::Change;
 use crate::store::row::{self, ATTEMPTS_KEPT, Written};
@@ -23,11 +25,7 @@ pub(super) enum Fence {
 
 impl PostgresStore {
     /// Settles the events whose claim still holds them, and returns their ids.
-    pub(super) async fn settle_batch(
-        &self,
-        settlements: &[Settlement],
-        delete: bool,
-    ) -> Result<HashSet<Uuid>, sqlx::Error> {
+    pub(super) async fn settle_batch(&self, settlements: &[Settlement], delete: bool) -> Result<HashSet<Uuid>, Error> {
         let mut settled = HashSet::with_capacity(settlements.len());
         let mut leased = Vec::new();
         let mut unheld = Vec::new();
@@ -55,7 +53,7 @@ impl PostgresStore {
         settlements: &[&Settlement],
         fence: Fence,
         delete: bool,
-    ) -> Result<HashSet<Uuid>, sqlx::Error> {
+    ) -> Result<HashSet<Uuid>, Error> {
         if settlements.is_empty() {
             return Ok(HashSet::new());
         }
@@ -75,7 +73,7 @@ impl PostgresStore {
         settlements: &[&Settlement],
         fence: Fence,
         delete: bool,
-    ) -> Result<HashSet<Uuid>, sqlx::Error> {
+    ) -> Result<HashSet<Uuid>, Error> {
         let (plain, rest): (Vec<&Settlement>, Vec<&Settlement>) =
             settlements.iter().partition(|settlement| fence == Fence::Lock && settlement.is_plain_delivery());
         let (parked, rest): (Vec<&Settlement>, Vec<&Settlement>) =
@@ -96,18 +94,23 @@ impl PostgresStore {
         connection: &mut Link,
         plain: &[&Settlement],
         delete: bool,
-    ) -> Result<Vec<Uuid>, sqlx::Error> {
+    ) -> Result<Vec<Uuid>, Error> {
         if plain.is_empty() {
             return Ok(Vec::new());
         }
         let ids: Vec<Uuid> = plain.iter().map(|settlement| settlement.ticket().id).collect();
-        let statement = if delete { SQL.hold_delete } else { SQL.hold_deliver };
-        self.kept_query(statement).bind(&ids).execute(connection).await?;
+        connection.done(self.plain_deliveries(&ids, delete)).await?;
         Ok(ids)
     }
 
+    /// Returns the statement that settles plain deliveries.
+    pub(super) fn plain_deliveries(&self, ids: &[Uuid], delete: bool) -> PgQuery {
+        let statement = if delete { SQL.hold_delete } else { SQL.hold_deliver };
+        self.kept_query(statement).bind(ids).into_query()
+    }
+
     /// Settles plain parks in the same way. They are most of a claim while a destination is down or slow.
-    async fn settle_parked(&self, connection: &mut Link, parked: &[&Settlement]) -> Result<Vec<Uuid>, sqlx::Error> {
+    async fn settle_parked(&self, connection: &mut Link, parked: &[&Settlement]) -> Result<Vec<Uuid>, Error> {
         let mut groups: BTreeMap<(&str, &str), Vec<Uuid>> = BTreeMap::new();
         for settlement in parked {
             if let Some(park) = settlement.plain_park() {
@@ -126,7 +129,7 @@ impl PostgresStore {
         gone: &[&Settlement],
         kept: &[&Settlement],
         fence: Fence,
-    ) -> Result<HashSet<Uuid>, sqlx::Error> {
+    ) -> Result<HashSet<Uuid>, Error> {
         let token = |ticket: Ticket| (fence == Fence::Lease).then_some(ticket.token);
         let mut settled = HashSet::with_capacity(gone.len() + kept.len());
         if !gone.is_empty() {
@@ -160,7 +163,7 @@ impl PostgresStore {
         connection: &mut Link,
         kept: &[&Settlement],
         settled: &HashSet<Uuid>,
-    ) -> Result<(), sqlx::Error> {
+    ) -> Result<(), Error> {
         let rows: Vec<_> = kept
             .iter()
             .filter(|settlement| settled.contains(&settlement.ticket().id))
@@ -188,7 +191,7 @@ impl PostgresStore {
         connection: &mut Link,
         kept: &[&Settlement],
         settled: &HashSet<Uuid>,
-    ) -> Result<(), sqlx::Error> {
+    ) -> Result<(), Error> {
         let rows: Vec<_> = kept
             .iter()
             .filter(|settlement| settled.contains(&settlement.ticket().id))

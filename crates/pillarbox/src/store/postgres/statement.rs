@@ -1,10 +1,18 @@
-//! Statements for a schema. The schema's name is the only text that is put into a statement.
+//! Statements for a schema: their text, their values, and how their rows are read. The schema's name is the only text that is
+//! put into a statement.
 
-use sqlx::postgres::{PgArguments, PgQueryResult, PgRow};
-use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Encode, Error, FromRow, Postgres, Type};
+use std::borrow::Cow;
+use std::fmt;
 
-use crate::error::StoreError;
+use bytes::{BufMut, BytesMut};
+use chrono::{DateTime, Utc};
+pub(in crate::store) use tokio_postgres::Row as PgRow;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+use uuid::Uuid;
+
+use super::error::Error;
+use super::moment::Moment;
+use crate::error::{DriverError, StoreError};
 
 /// The validated name of a schema. It is the only text that is put into a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +33,9 @@ impl Schema {
         &self.0
     }
 
-    /// Returns the statement for this schema.
-    pub(in crate::store) fn sql(&self, text: &str) -> AssertSqlSafe<String> {
-        AssertSqlSafe(text.replace("{schema}", &format!("\"{}\"", self.0)))
+    /// Returns the statement's text for this schema.
+    pub(in crate::store) fn sql(&self, text: &str) -> String {
+        text.replace("{schema}", &format!("\"{}\"", self.0))
     }
 
     /// Returns the statement, to be planned anew each time. The table can grow from empty to millions of rows and back between
@@ -37,31 +45,32 @@ impl Schema {
     }
 
     /// Returns the same, with rows read as this type.
-    pub(in crate::store) fn query_as<T>(&self, text: &str) -> Statement<T>
-    where
-        T: for<'r> FromRow<'r, PgRow>,
-    {
+    pub(in crate::store) fn query_as<T: FromRow>(&self, text: &str) -> Statement<T> {
         Statement::new(self.sql(text), |row| T::from_row(&row))
     }
 
     /// Returns the same, with the first column of each row.
-    pub(in crate::store) fn query_scalar<T>(&self, text: &str) -> Statement<T>
-    where
-        (T,): for<'r> FromRow<'r, PgRow>,
-    {
-        Statement::new(self.sql(text), |row| <(T,)>::from_row(&row).map(|(value,)| value))
+    pub(in crate::store) fn query_scalar<T: for<'r> FromSql<'r>>(&self, text: &str) -> Statement<T> {
+        Statement::new(self.sql(text), |row| Ok(row.try_get(0)?))
     }
 }
 
-/// A statement with its values, and how its rows are read. It runs on any [`Runs`]. The methods of sqlx's own trait depend on
-/// features of sqlx, which the application chooses.
+/// A statement with its values, and how its rows are read. It runs on any [`Runs`].
 pub(in crate::store) struct Statement<T = PgRow> {
     query: PgQuery,
     read: fn(PgRow) -> Result<T, Error>,
 }
 
-/// A statement of sqlx with its values.
-pub(in crate::store) type PgQuery = Query<'static, Postgres, PgArguments>;
+/// The text of a statement, and its values.
+#[derive(Debug)]
+pub(in crate::store) struct PgQuery {
+    pub(super) text: String,
+    pub(super) values: Vec<(Encoded, Type)>,
+    /// Whether the connection keeps the statement with its plan.
+    pub(super) kept: bool,
+    /// A value that could not be encoded.
+    pub(super) unfit: Option<DriverError>,
+}
 
 /// A target that runs statements.
 pub(in crate::store) trait Runs: Send {
@@ -69,21 +78,38 @@ pub(in crate::store) trait Runs: Send {
     fn rows(self, query: PgQuery) -> impl Future<Output = Result<Vec<PgRow>, Error>> + Send;
 
     /// Returns the number of written rows.
-    fn done(self, query: PgQuery) -> impl Future<Output = Result<PgQueryResult, Error>> + Send;
+    fn done(self, query: PgQuery) -> impl Future<Output = Result<u64, Error>> + Send;
+}
+
+impl PgQuery {
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), values: Vec::new(), kept: false, unfit: None }
+    }
+
+    pub(in crate::store) fn bind<V: ToSql + Typed>(mut self, value: V) -> Self {
+        let mut bytes = BytesMut::new();
+        match value.to_sql(&V::TYPE, &mut bytes) {
+            Ok(IsNull::No) => self.values.push((Encoded(Some(bytes)), V::TYPE)),
+            Ok(IsNull::Yes) => self.values.push((Encoded(None), V::TYPE)),
+            Err(error) => self.unfit = Some(error),
+        }
+        self
+    }
 }
 
 impl<T> Statement<T> {
-    fn new(sql: AssertSqlSafe<String>, read: fn(PgRow) -> Result<T, Error>) -> Self {
-        Self { query: sqlx::query(sql).persistent(false), read }
+    fn new(text: String, read: fn(PgRow) -> Result<T, Error>) -> Self {
+        Self { query: PgQuery::new(text), read }
     }
 
-    pub(in crate::store) fn bind<'v, V: Encode<'v, Postgres> + Type<Postgres>>(self, value: V) -> Self {
+    pub(in crate::store) fn bind<V: ToSql + Typed>(self, value: V) -> Self {
         Self { query: self.query.bind(value), ..self }
     }
 
     /// Sets whether the connection keeps the statement with its plan.
-    pub(in crate::store) fn persistent(self, kept: bool) -> Self {
-        Self { query: self.query.persistent(kept), ..self }
+    pub(in crate::store) fn persistent(mut self, kept: bool) -> Self {
+        self.query.kept = kept;
+        self
     }
 
     pub(in crate::store) async fn fetch_all(self, on: impl Runs) -> Result<Vec<T>, Error> {
@@ -95,15 +121,104 @@ impl<T> Statement<T> {
     }
 
     pub(in crate::store) async fn fetch_one(self, on: impl Runs) -> Result<T, Error> {
-        self.fetch_optional(on).await?.ok_or(Error::RowNotFound)
+        self.fetch_optional(on).await?.ok_or(Error::NoRow)
     }
 
-    pub(in crate::store) async fn execute(self, on: impl Runs) -> Result<PgQueryResult, Error> {
+    /// Returns the number of written rows.
+    pub(in crate::store) async fn execute(self, on: impl Runs) -> Result<u64, Error> {
         on.done(self.query).await
     }
 
-    /// Returns the sqlx query, for rows that are read as they arrive.
+    /// Returns the text and the values, for rows that are read as they arrive.
     pub(in crate::store) fn into_query(self) -> PgQuery {
         self.query
     }
+}
+
+/// A row read as a tuple.
+pub(in crate::store) trait FromRow: Sized {
+    fn from_row(row: &PgRow) -> Result<Self, Error>;
+}
+
+macro_rules! tuples {
+    ($(($($column:ident $place:tt),+))+) => {$(
+        impl<$($column: for<'r> FromSql<'r>),+> FromRow for ($($column,)+) {
+            fn from_row(row: &PgRow) -> Result<Self, Error> {
+                Ok(($(row.try_get($place)?,)+))
+            }
+        }
+    )+};
+}
+tuples! { (A 0, B 1) (A 0, B 1, C 2) (A 0, B 1, C 2, D 3) }
+
+/// The type of a value on the server. It is sent with the statement, which so needs no round trip to be described.
+pub(in crate::store) trait Typed {
+    const TYPE: Type;
+    const ARRAY: Type;
+}
+
+macro_rules! typed {
+    ($($value:ty: $type:ident, $array:ident;)+) => {$(
+        impl Typed for $value {
+            const TYPE: Type = Type::$type;
+            const ARRAY: Type = Type::$array;
+        }
+    )+};
+}
+typed! {
+    bool: BOOL, BOOL_ARRAY;
+    i16: INT2, INT2_ARRAY;
+    i32: INT4, INT4_ARRAY;
+    i64: INT8, INT8_ARRAY;
+    f64: FLOAT8, FLOAT8_ARRAY;
+    str: TEXT, TEXT_ARRAY;
+    String: TEXT, TEXT_ARRAY;
+    Cow<'_, str>: TEXT, TEXT_ARRAY;
+    Uuid: UUID, UUID_ARRAY;
+    DateTime<Utc>: TIMESTAMPTZ, TIMESTAMPTZ_ARRAY;
+    Moment: TIMESTAMPTZ, TIMESTAMPTZ_ARRAY;
+}
+
+impl<T: Typed + ?Sized> Typed for &T {
+    const TYPE: Type = T::TYPE;
+    const ARRAY: Type = T::ARRAY;
+}
+
+impl<T: Typed> Typed for Option<T> {
+    const TYPE: Type = T::TYPE;
+    const ARRAY: Type = T::ARRAY;
+}
+
+impl<T: Typed> Typed for [T] {
+    const TYPE: Type = T::ARRAY;
+    const ARRAY: Type = T::ARRAY;
+}
+
+impl<T: Typed> Typed for Vec<T> {
+    const TYPE: Type = T::ARRAY;
+    const ARRAY: Type = T::ARRAY;
+}
+
+/// A value as it is sent; `None` is NULL. A statement so owns its values, whatever they were made from.
+pub(super) struct Encoded(Option<BytesMut>);
+
+/// Omits the value, which the driver logs.
+impl fmt::Debug for Encoded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl ToSql for Encoded {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, DriverError> {
+        let Some(bytes) = &self.0 else { return Ok(IsNull::Yes) };
+        out.put_slice(bytes);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
 }

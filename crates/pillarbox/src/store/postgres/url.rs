@@ -14,6 +14,17 @@ pub(super) enum Session {
     Primary,
 }
 
+impl Session {
+    /// Returns the question whose answer is true on a server that is not accepted.
+    pub(super) fn question(self) -> Option<&'static str> {
+        match self {
+            Self::Any => None,
+            Self::ReadWrite => Some("SELECT current_setting('transaction_read_only')::bool"),
+            Self::Primary => Some("SELECT pg_is_in_recovery()"),
+        }
+    }
+}
+
 /// A parsed URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Address {
@@ -154,7 +165,8 @@ fn encoded(host: &str) -> String {
     if bare_ipv6 { format!("[{host}]") } else { host.replace('/', "%2F") }
 }
 
-fn decoded(value: &str) -> Result<String, String> {
+/// Decodes percent-encoded text.
+pub(super) fn decoded(value: &str) -> Result<String, String> {
     let wrong = "a parameter is not percent-encoded as it should be";
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.bytes();
