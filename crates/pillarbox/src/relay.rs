@@ -93,7 +93,7 @@ struct Engine {
     /// Event types without a route that were logged, at most [`MOST_TOLD`].
     unrouted_types: Mutex<HashSet<String>>,
     /// Whether this relay keeps running. Only then can it hold an event to probe a destination that is down.
-    probing: AtomicBool,
+    running: AtomicBool,
     /// When the relay last searched for events that were parked under other routes.
     rerouted_at: Mutex<Option<Instant>>,
 }
@@ -143,7 +143,7 @@ impl Relay {
     pub async fn run_once(&self) -> Result<Pass, StoreError> {
         let engine = &self.engine;
         // A dropped run leaves another phase behind. A run that goes on sets its phase itself.
-        if !engine.is_probing() {
+        if !engine.is_running() {
             engine.phase.set(Phase::Running);
         }
         engine.start_settling();
@@ -204,7 +204,7 @@ impl Engine {
             hush: Gauge::new(false),
             recovered: Notify::new(),
             unrouted_types: Mutex::default(),
-            probing: AtomicBool::new(false),
+            running: AtomicBool::new(false),
             rerouted_at: Mutex::new(None),
         }
     }
@@ -223,8 +223,8 @@ impl Engine {
         (self.chance.0)()
     }
 
-    fn is_probing(&self) -> bool {
-        self.probing.load(Ordering::Relaxed)
+    fn is_running(&self) -> bool {
+        self.running.load(Ordering::Relaxed)
     }
 
     /// Claim: takes a batch. With `alone`, the batch may be one event that must be sent alone.
@@ -234,7 +234,7 @@ impl Engine {
             bytes: self.settings.bytes_in_flight / 2,
             lease: self.settings.lease,
             order: self.settings.order,
-            whole: !self.is_probing(),
+            whole: !self.is_running(),
             claim_by: self.settings.claim_by,
             alone,
         };

@@ -11,10 +11,19 @@ pub(super) fn lower(sections: Vec<Section<'_>>, destinations: &[DestinationSetti
 fn lower_one(mut section: Section<'_>, destinations: &[DestinationSettings]) -> Route {
     let pattern = |given: Option<String>| Pattern::new(given.unwrap_or_else(|| "*".to_owned()));
     let known = || destinations.iter().map(|destination| destination.name.as_str());
-    let check = |to: &Vec<String>| match to.iter().find(|name| !known().any(|known| known == name.as_str())) {
-        None if to.is_empty() => Err("is empty; name at least one destination".to_owned()),
-        None => Ok(()),
-        Some(unknown) => Err(format!("names {unknown:?}, which is not a destination{}", suggestion(unknown, known()))),
+    let check = |to: &Vec<String>| {
+        let unknown = to.iter().find(|name| !known().any(|known| known == name.as_str()));
+        let twice = to.iter().enumerate().find(|(at, name)| to[..*at].contains(name));
+        match (unknown, twice) {
+            (Some(unknown), _) => {
+                Err(format!("names {unknown:?}, which is not a destination{}", suggestion(unknown, known())))
+            }
+            (_, Some((_, twice))) => {
+                Err(format!("names {twice:?} twice; an event is delivered once to each of its destinations"))
+            }
+            _ if to.is_empty() => Err("is empty; name at least one destination".to_owned()),
+            _ => Ok(()),
+        }
     };
     if !section.has("to") {
         section.problem("to", r#"is missing; name the destinations, like ["runner"]"#);

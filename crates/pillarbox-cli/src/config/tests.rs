@@ -187,6 +187,10 @@ fn a_route_to_nowhere_and_a_timeout_longer_than_the_lease_are_refused() {
     let problem = refusal("[destinations.runner]\nkind = \"discard\"\n[[routes]]\nto = [\"runer\"]");
     assert!(problem.contains("routes[0].to names \"runer\", which is not a destination; did you mean runner?"));
     assert!(refusal("[[routes]]\nevents = \"*\"").contains("routes[0].to is missing"));
+    let problem = refusal("[destinations.a]\nkind = \"discard\"\n[[routes]]\nto = [\"a\", \"a\"]");
+    assert!(problem.contains("routes[0].to names \"a\" twice"), "{problem}");
+    let problem = refusal("[relay]\nlease = \"10500ms\"\n[destinations.a]\nkind = \"discard\"");
+    assert!(problem.contains("must be less than relay.lease (10s 500ms) by a tenth or more"), "{problem}");
     let problem = refusal("[relay]\nlease = \"5s\"\n[destinations.a]\nkind = \"discard\"\ntimeout = \"6s\"");
     assert!(problem.contains("destinations.a.timeout is 6s, but must be less than relay.lease (5s)"), "{problem}");
     let problem = refusal("[relay]\nlease = \"5s\"\n[destinations.a]\nkind = \"discard\"");

@@ -53,7 +53,7 @@ pub(super) fn read<'a>(
     }
     let target = registry.read_target(&mut section, kind);
     let timeout = section.take_checked("timeout", some_time).unwrap_or(TIMEOUT);
-    if timeout >= relay.lease {
+    if !relay.leaves_time_for(timeout) {
         section.problem("timeout", outlives(timeout, relay.lease));
     }
     let usual = kind.and_then(Kind::concurrency).unwrap_or(relay.concurrency);
@@ -90,8 +90,8 @@ fn per_second(rate: &f64) -> Result<(), String> {
 fn outlives(timeout: Duration, lease: Duration) -> String {
     let (timeout, lease) = (humantime::format_duration(timeout), humantime::format_duration(lease));
     format!(
-        "is {timeout}, but must be less than relay.lease ({lease}), or events could be sent twice; lower it or raise \
-         the lease"
+        "is {timeout}, but must be less than relay.lease ({lease}) by a tenth or more, or events could be sent \
+         twice; lower it or raise the lease"
     )
 }
 

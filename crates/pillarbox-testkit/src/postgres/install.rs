@@ -35,6 +35,17 @@ pub(crate) fn directory() -> TempDir {
     directory
 }
 
+/// Moves a file to a place where only PostgreSQL's user may read it.
+pub(super) fn give(file: &Path, place: &Path) {
+    let mut install = Command::new("install");
+    install.args(["-m", "600"]);
+    if user_id() == 0 {
+        install.args(["-o", "postgres"]);
+    }
+    run(install.arg(file).arg(place));
+    fs::remove_file(file).expect("an own file can be removed");
+}
+
 /// Creates a data directory, as `initdb` does, at `data`, inside `directory`.
 ///
 /// `initdb` takes longer than the rest of a server's start, so it runs once per machine, and its result is copied.

@@ -44,6 +44,28 @@ impl PrivatePostgres {
         postgres
     }
 
+    /// Starts a server that accepts encrypted connections only, with this certificate and key in PEM.
+    ///
+    /// # Panics
+    /// When PostgreSQL is missing or does not start.
+    pub async fn start_encrypted(certificate: &str, key: &str) -> Self {
+        let mut postgres = Self::start().await;
+        postgres.stop().await;
+        let directory = postgres.directory.path();
+        for (name, content) in [
+            ("server.crt", certificate),
+            ("server.key", key),
+            ("pg_hba.conf", "hostssl all all all trust\nhostnossl all all all reject\n"),
+        ] {
+            let draft = directory.join(name);
+            fs::write(&draft, content).expect("the file can be written");
+            install::give(&draft, &directory.join("data").join(name));
+        }
+        postgres.settings.push("ssl=on".to_owned());
+        postgres.start_again().await;
+        postgres
+    }
+
     /// Starts a hot standby of this server: a copy of its data and settings on a port of its own.
     ///
     /// # Panics

@@ -8,7 +8,8 @@ WITH verdict AS MATERIALIZED (
 )
 UPDATE {schema}.outbox_event AS event
 SET status = CASE verdict.change WHEN 'deliver' THEN 'delivered' WHEN 'fail' THEN 'failed' ELSE 'pending' END,
-    -- A relay that settles has survived the event, so its losses are reset. A release proves nothing.
+    -- A relay that settles has survived the event, so its losses are reset. A release proves nothing. (A park without a
+    -- send proves nothing either, but is not told apart.)
     attempts = CASE verdict.change WHEN 'release' THEN event.attempts ELSE verdict.attempts END,
     claims = CASE verdict.change WHEN 'release' THEN event.claims ELSE 0 END,
     next_attempt_at = CASE WHEN verdict.change IN ('deliver', 'fail') THEN NULL

@@ -342,6 +342,8 @@ impl Lane {
         let mut rate = rate.lock().await;
         let now = clock::now();
         engine.rest_unless(Phase::Stopping, rate.ready_at(now).saturating_duration_since(now)).await;
+        // A suspect event may have been sent alone meanwhile.
+        engine.hush.wait_for(|hush| !hush).await;
         let batch = self.next()?;
         rate.spend(batch.len(), clock::now());
         Some(batch)

@@ -76,7 +76,7 @@ pub(super) async fn probe(probing: Probing, mut job: Job) {
             return job.answer(&engine, parked);
         }
         let Some(held) = engine.keep_leased(vec![job], lane.timeout).await.pop() else {
-            // The lease was lost or could not be renewed: `hold` has given the event back.
+            // The lease was lost or could not be renewed: `keep_leased` has given the event back.
             return;
         };
         job = held;
@@ -84,6 +84,7 @@ pub(super) async fn probe(probing: Probing, mut job: Job) {
             // After the resume, the next event is the probe.
             return job.answer(&engine, Answer::Paused);
         }
+        engine.hush.wait_for(|hush| !hush).await;
         let started = clock::now();
         let answer = lane.try_out(&engine, &mut job).await;
         match answer {

@@ -40,21 +40,23 @@ impl Relay {
         engine.store.check().await?;
         engine.heed_pauses().await?;
         engine.phase.set(Phase::Running);
-        engine.probing.store(true, Ordering::Relaxed);
+        engine.running.store(true, Ordering::Relaxed);
         engine.waker.employ();
+        let mut unfinished = Unfinished { engine, tasks: Vec::new() };
         engine.start_settling();
         let pulse = Arc::new(Pulse::new(Uuid::new_v4()));
         let pace = engine.listen().await;
         engine.beat(&pulse).await;
         engine.tell_figures(pulse.id, &pulse.figures).await;
         let upkeep = tokio::spawn(Arc::clone(engine).upkeep(Arc::clone(&pulse)));
+        unfinished.tasks.push(upkeep.abort_handle());
 
         // The loop is a task of its own, because the caller's thread may be woken for each packet.
         let cycle = tokio::spawn({
             let (engine, pulse) = (Arc::clone(engine), Arc::clone(&pulse));
             async move { engine.cycle(pace, &pulse).await }
         });
-        let unfinished = Unfinished { engine, tasks: [cycle.abort_handle(), upkeep.abort_handle()] };
+        unfinished.tasks.push(cycle.abort_handle());
         let told_to_stop = async {
             shutdown.await;
             engine.phase.set(Phase::Stopping);
@@ -80,7 +82,7 @@ impl Relay {
 /// Ends the tasks of a run when it is dropped. If the run itself was dropped, this gives its events back.
 struct Unfinished<'a> {
     engine: &'a Engine,
-    tasks: [AbortHandle; 2],
+    tasks: Vec<AbortHandle>,
 }
 
 impl Drop for Unfinished<'_> {
@@ -91,7 +93,7 @@ impl Drop for Unfinished<'_> {
         engine.give_back_followers();
         engine.lanes.values().for_each(|lane| lane.release(engine));
         engine.waker.retire();
-        engine.probing.store(false, Ordering::Relaxed);
+        engine.running.store(false, Ordering::Relaxed);
     }
 }
 
@@ -184,7 +186,7 @@ impl Engine {
                 pace.told(idle);
             }
             if empty {
-                self.rest(self.until_due(pace.rest()).await).await;
+                self.rest(self.until_due(&mut pace).await).await;
             } else if self.phase.get() < Phase::Aborting {
                 self.dispatch_claim(claim, &mut solitude).await;
                 self.take_back_if_dropped();
@@ -291,15 +293,14 @@ impl Engine {
         }
     }
 
-    /// Shortens a long pause so that it ends when the next retry, delayed event or lost lease is due.
-    async fn until_due(&self, pause: Duration) -> Duration {
+    /// Returns the pause until the next claim. A long one ends when the next retry, delayed event or lost lease is due.
+    async fn until_due(&self, pace: &mut Pace) -> Duration {
+        let pause = pace.rest();
         if pause < WORTH_ASKING {
             return pause;
         }
-        match self.store.next_due().await {
-            Ok(Some(due)) => pause.min(due.max(FIRST_BACKOFF)),
-            Ok(None) | Err(_) => pause,
-        }
+        let due = self.store.next_due().await.ok().flatten();
+        pace.until_due(pause, due)
     }
 
     async fn rest(&self, pause: Duration) {

@@ -87,7 +87,7 @@ impl Lane {
                 let event = engine.named("relay_breaker_trip");
                 tracing::warn!(%event, destination = self.name, %error, "a destination is down; its events wait for it");
                 waiting.into_iter().for_each(|job| job.answer(engine, parked(None)));
-                if !engine.is_probing() {
+                if !engine.is_running() {
                     return job.answer(engine, parked(Some(took)));
                 }
                 let probing = Probing::begin(engine, self);

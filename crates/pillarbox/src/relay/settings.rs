@@ -75,6 +75,14 @@ pub struct RelaySettings {
     pub log_prefix: &'static str,
 }
 
+impl RelaySettings {
+    /// Returns whether a send with this timeout can begin: part of a lease is always over by then.
+    #[must_use]
+    pub fn leaves_time_for(&self, timeout: Duration) -> bool {
+        timeout + timeout / 10 < self.lease
+    }
+}
+
 impl Default for RelaySettings {
     fn default() -> Self {
         Self {
@@ -343,8 +351,7 @@ fn check_destination(destination: &Destination, settings: &RelaySettings) -> Res
         return Err(BuildError::BadSetting { setting: "destination.rate", value: rate.to_string(), why });
     }
     match destination.timeout {
-        // If the lease is hardly longer than the timeout, no send could ever begin: part of the lease is always over by then.
-        Some(timeout) if timeout + timeout / 10 >= settings.lease => {
+        Some(timeout) if !settings.leaves_time_for(timeout) => {
             Err(BuildError::LeaseTooShort { lease: settings.lease, destination: name, timeout })
         }
         _ => Ok(()),

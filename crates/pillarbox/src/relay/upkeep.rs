@@ -153,7 +153,7 @@ impl Engine {
 
     /// Returns whether to search for parked events that have a route now: in each single pass, at intervals in a running relay.
     fn reroutes_now(&self) -> bool {
-        !self.is_probing() || lock(&self.rerouted_at).is_none_or(|at| clock::since(at) > REROUTE)
+        !self.is_running() || lock(&self.rerouted_at).is_none_or(|at| clock::since(at) > REROUTE)
     }
 
     /// Unpark: makes unrouted events due that have a route now. This relay's routes do not change, but a relay of another

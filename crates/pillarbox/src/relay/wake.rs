@@ -73,11 +73,18 @@ const BREATH: Duration = Duration::from_millis(10);
 /// The first pause after the last event.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 
+/// The shortest pause until an event is due.
+const SHORTEST: Duration = Duration::from_millis(50);
+/// The longest pause while an event is due that claims do not find.
+const LONGEST_OVERDUE: Duration = Duration::from_millis(500);
+
 /// The pace of claiming: pauses that double while claims are empty, and the flag that asks emitters to notify.
 #[derive(Debug)]
 pub(super) struct Pace {
     longest: Duration,
     pause: Duration,
+    /// The next pause while an event is due that claims do not find.
+    overdue: Duration,
     /// Whether the relay is idle, and since when.
     spell: Option<(bool, Instant)>,
     /// The time of the last claim that was not empty.
@@ -89,7 +96,7 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn new(longest: Duration) -> Self {
-        Self { longest, pause: FIRST_PAUSE, spell: None, found: None, flagged: false, deaf: false }
+        Self { longest, pause: FIRST_PAUSE, overdue: SHORTEST, spell: None, found: None, flagged: false, deaf: false }
     }
 
     /// Returns the pace of a relay that receives no notifications. It does not ask emitters for any, because each has a cost.
@@ -110,6 +117,7 @@ impl Pace {
     pub(super) fn claimed(&mut self, empty: bool, now: Instant) -> Option<bool> {
         if !empty {
             self.pause = FIRST_PAUSE;
+            self.overdue = SHORTEST;
             self.found = Some(now);
         }
         let idle = !self.deaf && empty && self.found.is_none_or(|found| now.duration_since(found) >= BREATH);
@@ -129,6 +137,20 @@ impl Pace {
         self.flagged = idle;
         // A commit may have raced with the write; poll again soon.
         self.pause = FIRST_PAUSE;
+    }
+
+    /// Shortens a pause after an empty claim so that it ends when the next event is due. An event that is due already waits for
+    /// others of its aggregate, or another relay holds it. It is looked for soon, and then less often.
+    pub(super) fn until_due(&mut self, pause: Duration, due: Option<Duration>) -> Duration {
+        match due {
+            None => pause,
+            Some(Duration::ZERO) => {
+                let soon = self.overdue;
+                self.overdue = (soon * 2).min(LONGEST_OVERDUE);
+                pause.min(soon)
+            }
+            Some(due) => pause.min(due.max(SHORTEST)),
+        }
     }
 
     /// Returns how long to rest after an empty claim.
@@ -188,6 +210,19 @@ mod tests {
         assert_eq!(pace.claimed(true, now + 309 * MS), None);
         assert_eq!(pace.claimed(true, now + 310 * MS), None);
         assert_eq!(pace.claimed(true, now + 410 * MS), Some(true));
+    }
+
+    #[test]
+    fn an_event_that_is_due_and_not_found_is_looked_for_less_and_less_often() {
+        let mut pace = Pace::new(5000 * MS);
+        let mut pauses = |due| (0..5).map(|_| pace.until_due(1000 * MS, due).as_millis()).collect::<Vec<_>>();
+        assert_eq!(pauses(Some(Duration::ZERO)), [50, 100, 200, 400, 500]);
+        assert_eq!(pauses(Some(Duration::ZERO)), [500; 5]);
+        assert_eq!(pauses(Some(MS)), [50; 5]);
+        assert_eq!(pauses(Some(300 * MS)), [300; 5]);
+        assert_eq!(pauses(None), [1000; 5]);
+        assert_eq!(pace.claimed(false, Instant::now()), None);
+        assert_eq!(pace.until_due(1000 * MS, Some(Duration::ZERO)), 50 * MS);
     }
 
     #[test]

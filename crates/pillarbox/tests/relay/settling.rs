@@ -1,7 +1,7 @@
 //! Settles that fail are kept, and nothing is claimed meanwhile.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -21,6 +21,8 @@ pub(crate) struct Flaky {
     pub(crate) claims: Arc<AtomicUsize>,
     pub(crate) renewals: Arc<AtomicUsize>,
     pub(crate) silent_on: Option<&'static str>,
+    /// The relays that asked to be woken.
+    pub(crate) wakers: Arc<Mutex<Vec<Waker>>>,
     /// Bytes of payload that were claimed and not settled yet: now, and at most.
     pub(crate) held: Arc<AtomicUsize>,
     pub(crate) most_held: Arc<AtomicUsize>,
@@ -40,6 +42,7 @@ impl Flaky {
             claims: zero(),
             renewals: zero(),
             silent_on: None,
+            wakers: Arc::default(),
             held: zero(),
             most_held: zero(),
             refuses: None,
@@ -97,6 +100,8 @@ impl Claims for Flaky {
         self.store.remaining().await
     }
     async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
+        self.wakers.lock().unwrap().push(waker.clone());
+        self.answers("wake").await;
         self.store.wake(waker).await
     }
 }

@@ -63,6 +63,20 @@ async fn a_run_that_is_dropped_gives_back_what_it_had() {
 }
 
 #[tokio::test]
+async fn a_run_that_is_dropped_while_it_starts_ends_what_it_began() {
+    let outbox = Outbox::new().await;
+    let store = Flaky { silent_on: Some("wake"), ..Flaky::over(&outbox) };
+    let wakers = Arc::clone(&store.wakers);
+    let relay = Relay::builder(Arc::new(store)).settings(impatient()).build().unwrap();
+    tokio::select! {
+        ended = relay.run(std::future::pending()) => ended.unwrap(),
+        () = wait_until("it is about to listen", PATIENCE, async || !wakers.lock().unwrap().is_empty()) => {}
+    }
+    let waker = wakers.lock().unwrap()[0].clone();
+    tokio::time::timeout(PATIENCE, waker.relay_gone()).await.expect("the store is told that the relay is gone");
+}
+
+#[tokio::test]
 async fn a_relay_whose_run_was_dropped_can_do_single_passes() {
     let outbox = Outbox::new().await;
     let gate = Gate::closed();

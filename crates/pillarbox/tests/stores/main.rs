@@ -5,6 +5,7 @@ mod adopted;
 mod alone;
 mod clock;
 mod desk;
+mod encrypted;
 mod grants;
 mod held;
 mod looking;

@@ -78,7 +78,10 @@ impl Host {
         if let Some(password) = url.password() {
             config.password(decoded(password).map_err(|problem| Error::Value(problem.into()))?);
         }
-        let parameter = |name| url.query_pairs().find(|(known, _)| known == name).map(|(_, value)| value.into_owned());
+        let parameter = |name| {
+            let (_, value) = url.query_pairs().find(|(known, _)| known == name)?;
+            Some(value.strip_prefix("file: ").unwrap_or(&value).to_owned())
+        };
         let tls = Tls {
             mode: options.get_ssl_mode(),
             roots: parameter("sslrootcert"),
