@@ -4,8 +4,8 @@ use serde_json::value::RawValue;
 use sqlx::postgres::PgRow;
 use sqlx::{Row, ValueRef};
 
+use super::claim::Place;
 use super::database;
-use super::floor::Place;
 use super::moment::Moment;
 use crate::delivery::Delivery;
 use crate::error::StoreError;
