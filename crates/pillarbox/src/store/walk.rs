@@ -290,7 +290,7 @@ impl<P: Place> Walk<P> {
             return steps.pop(false);
         };
         rescan.spent += now - step.began;
-        // No event is left below this page, so the tail may go on from here.
+        // No event is left below this page, so the tail can read it, and go on after it.
         let is_clear = !self.left && rescan.left == 0;
         if has_more && !is_clear {
             self.rescan = Some(rescan);
@@ -305,14 +305,12 @@ impl<P: Place> Walk<P> {
             return;
         }
         steps.pop(!page.full);
-        if !self.is_back_since(rescan.began) {
-            if has_more {
-                (self.end, self.full) = (step.after.clone(), true);
-            } else if rescan.left == 0 {
+        if !self.is_back_since(rescan.began.min(step.began)) {
+            if rescan.left == 0 {
                 self.end = if page.full { page.until } else { self.end.take().max(page.until) };
                 (self.full, self.left) = (page.full, false);
-            } else if rescan.blocked * 2 < step.rows {
-                // The blocked events are few enough to read each time.
+            } else if has_more || rescan.blocked * 2 < step.rows {
+                // The next claims take the rest of the page, or the blocked events are few enough to read each time.
                 (self.end, self.left) = (None, false);
             } else {
                 (self.end, self.left) = (self.end.take().max(page.until), true);

@@ -157,6 +157,22 @@ fn the_next_due_event_is_searched_for_where_a_claim_without_a_backlog_begins() {
     assert_eq!(claims.walk.due_after(false), None);
 }
 
+#[test]
+fn what_a_rescan_finds_and_does_not_take_is_read_again_by_lock() {
+    let (mut walk, now) = (Walk::<i64>::default(), Instant::now());
+    let mut steps = walk.begin(&ask(Order::Aggregate(OnFailed::Block)), now);
+    (steps.trails, steps.locks) = (true, true);
+    let step = walk.next(&mut steps, now).unwrap();
+    assert_eq!(step.leg, Leg::Rescan);
+    // Another relay holds the others.
+    let page = Page { seen: LIMIT, free: LIMIT, taken: 60, until: Some(100), full: true };
+    walk.saw(&mut steps, &step, page, now + MS);
+    let mut steps = walk.begin(&ask(Order::Aggregate(OnFailed::Block)), now + MS);
+    (steps.trails, steps.locks) = (true, true);
+    let step = walk.next(&mut steps, now + MS).unwrap();
+    assert_eq!((step.leg, step.after, step.locks), (Leg::Tail, None, true));
+}
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Row {
     Blocked,
@@ -169,8 +185,11 @@ struct Table {
     walk: Walk<i64>,
     rows: Vec<Row>,
     now: Instant,
-    looked: usize,
+    limit: usize,
     trails: bool,
+    /// The number of places that were looked at, and the number of pages.
+    looked: usize,
+    pages: usize,
 }
 
 const MINUTE: i64 = 60_000;
@@ -178,12 +197,12 @@ const MINUTE: i64 = 60_000;
 impl Table {
     fn new(blocked: usize, free: usize) -> Self {
         let rows = [vec![Row::Blocked; blocked], vec![Row::Free; free]].concat();
-        Self { walk: Walk::default(), rows, now: Instant::now(), looked: 0, trails: false }
+        Self { walk: Walk::default(), rows, now: Instant::now(), limit: LIMIT, trails: false, looked: 0, pages: 0 }
     }
 
     /// Returns the number of events that a claim takes.
     fn claim(&mut self, whole: bool) -> usize {
-        let ask = Ask { whole, ..ask(Order::Aggregate(OnFailed::Block)) };
+        let ask = Ask { whole, limit: self.limit, ..ask(Order::Aggregate(OnFailed::Block)) };
         let mut steps = self.walk.begin(&ask, self.now);
         steps.trails = self.trails;
         while let Some(step) = self.walk.next(&mut steps, self.now) {
@@ -191,7 +210,8 @@ impl Table {
             let there = (from..self.rows.len()).filter(|at| self.rows[*at] != Row::Gone);
             let seen: Vec<usize> = there.take(step.rows).collect();
             let free: Vec<usize> = seen.iter().copied().filter(|at| self.rows[*at] == Row::Free).collect();
-            let taken = free.len().min(LIMIT);
+            let taken = free.len().min(self.limit);
+            self.pages += 1;
             self.looked += self.rows.len().min(seen.last().map_or(self.rows.len(), |last| last + 1)) - from;
             let until = seen.last().map(|last| i64::try_from(*last).unwrap() * MINUTE);
             let full = seen.len() >= step.rows;
@@ -247,11 +267,60 @@ fn few_blocked_events_are_looked_at_by_every_claim() {
 fn a_claim_finds_what_is_behind_many_blocked_events_and_does_not_look_at_them_again_at_once() {
     let mut table = Table::new(10_000, 50);
     assert_eq!(table.claim(false), 50);
-    assert!(table.looked >= 10_000);
+    assert_eq!(table.looked, 10_050, "nothing is looked at twice");
     table.looked = 0;
     table.rows.extend([Row::Free; 50]);
     assert_eq!(table.claim(false), 50);
     assert!(table.looked < 1000, "{} looked at", table.looked);
+}
+
+/// The end rises over the first events, and then over many blocked ones.
+fn blocked_after_a_backlog() -> Table {
+    let mut table = Table { trails: true, ..Table::new(0, 250) };
+    table.rows.extend([Row::Blocked; 5000]);
+    for taken in [100, 100, 50, 0] {
+        assert_eq!(table.claim(false), taken);
+    }
+    table
+}
+
+#[test]
+fn what_was_blocked_for_a_moment_is_found_at_the_front() {
+    let mut table = blocked_after_a_backlog();
+    assert_eq!(table.walk.due_after(true), None, "all of them are searched for the next due event");
+    table.rows[251] = Row::Free;
+    table.now += FRONT.least;
+    assert_eq!(table.claim(false), 1);
+}
+
+#[test]
+fn what_was_left_is_read_again_sooner() {
+    let mut table = blocked_after_a_backlog();
+    let began = table.now;
+    table.rows[4000] = Row::Free;
+    table.now += RESCAN_LEFT.least;
+    assert!((0..100).any(|_| table.claim(false) == 1));
+    assert!(table.now - began < RESCAN.least);
+}
+
+#[test]
+fn a_claim_of_few_events_reads_a_page_and_leaves_the_rest_to_the_next() {
+    let mut table = Table { limit: 10, ..Table::new(0, 1000) };
+    for claims in 1..10 {
+        assert_eq!(table.claim(false), 10);
+        assert!(table.rows[..claims * 10].iter().all(|row| *row == Row::Gone), "the first ones first");
+        assert!(!table.walk.left);
+    }
+    assert_eq!((table.pages, table.looked), (9, (0..9).map(|claims| claims * 10 + LEAST_PAGE).sum()));
+}
+
+#[test]
+fn a_claim_that_reads_everything_at_once_does_not_read_it_again() {
+    let mut table = Table::new(0, 0);
+    for claims in 1..3 {
+        assert_eq!(table.claim(true), 0);
+        assert_eq!(table.pages, claims);
+    }
 }
 
 #[test]
