@@ -212,7 +212,7 @@ pub async fn many_blocked_events_at_the_front_hold_up_nobody(outbox: &dyn Outbox
     }
 }
 
-/// Events below the floor are read again.
+/// Events below the end of what was read are read again.
 pub async fn what_was_blocked_for_long_is_found_again(outbox: &dyn Outbox) {
     let small = Ask { limit: 10, whole: false, ..ORDERED };
     block_many(outbox, small).await;

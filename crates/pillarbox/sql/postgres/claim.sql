@@ -1,5 +1,5 @@
 -- Claim: due events, oldest first, by a lease. $1 limit, $2 bytes, $3 seconds of the lease, $4 token,
--- $5 losses before an event is a suspect, $6 losses from which on it is left out, $7 and $8 the floor.
+-- $5 losses before an event is a suspect, $6 losses from which on it is left out, $7 and $8 the place after which to begin.
 -- MATERIALIZED, because a subquery with LIMIT may run twice and would then lock twice as many rows. The clock is read in a
 -- subquery, here and elsewhere, because a volatile function cannot end the walk through an index.
 WITH due AS MATERIALIZED (

@@ -1,17 +1,17 @@
 -- Claim with order = "aggregate": an event only after all earlier events of its aggregate, or together with them.
 -- $1 limit, $2 bytes, $3 seconds of the lease, $4 token, $5 losses before an event is a suspect, $6 losses from which on it is
--- left out, $7 whether a failed event blocks its aggregate, $8 the number of due events to read, $9 and $10 the place after
--- which to begin. Names are compared byte by byte, as in the index outbox_event_order: that is twice as fast.
+-- left out, $7 and $8 the place after which to begin, $9 whether a failed event blocks its aggregate, $10 the number of due
+-- events to read. Names are compared byte by byte, as in the index outbox_event_order: that is twice as fast.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ), seen AS MATERIALIZED (
     SELECT id, aggregate_type COLLATE "C" AS aggregate_type, aggregate_id COLLATE "C" AS aggregate_id, seq, next_attempt_at
     FROM {schema}.outbox_event
     WHERE status = 'pending' AND parked_on IS NULL AND next_attempt_at <= (SELECT now FROM clock)
-      AND (next_attempt_at, seq) > (coalesce($9::timestamptz, '-infinity'), $10::bigint)
+      AND (next_attempt_at, seq) > ($7, $8)
       AND claims + (claimed_by IS NOT NULL)::int < $6
     ORDER BY next_attempt_at, seq
-    LIMIT $8
+    LIMIT $10
 ), lined AS (
     SELECT seen.*, row_number() OVER aggregate AS nth, max(next_attempt_at) OVER aggregate AS turn,
            max(seq) OVER (PARTITION BY aggregate_type, aggregate_id) AS last
@@ -26,7 +26,7 @@ WITH clock AS MATERIALIZED (
                   AND event.aggregate_id COLLATE "C" = lined.aggregate_id
                   AND event.seq < lined.last AND event.status || '' <> 'delivered' -- as in outbox_event_order
                   AND CASE event.status
-                      WHEN 'failed' THEN $7
+                      WHEN 'failed' THEN $9
                       -- A delayed event that was never tried blocks no other event. It is unchanged since its emit (a plain
                       -- INSERT reads the clock twice), and its due time is after its emit: not just after a clock set back.
                       ELSE NOT (event.next_attempt_at > (SELECT now FROM clock)

@@ -1,6 +1,6 @@
--- Claim by lock: due events, oldest first, held by this transaction. $1 limit, $2 bytes, $3 and $4 the floor.
--- Nothing is written. Events that have lost a lease are left to a claim by lease, which counts losses. MATERIALIZED, as in
--- claim.sql. A payload beyond the limit of bytes is not detoasted, because only rows that the outer query returns are.
+-- Claim by lock: due events, oldest first, held by this transaction. $1 limit, $2 bytes, $3 and $4 the place after which to
+-- begin. Nothing is written. Events that have lost a lease are left to a claim by lease, which counts losses. MATERIALIZED, as
+-- in claim.sql. A payload beyond the limit of bytes is not detoasted, because only rows that the outer query returns are.
 WITH due AS MATERIALIZED (
     SELECT id, seq, aggregate_type, aggregate_id, event_type, payload, headers, idempotency_key, attempts, max_attempts,
            created_at, updated_at, next_attempt_at,

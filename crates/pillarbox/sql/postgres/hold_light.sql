@@ -1,7 +1,7 @@
 -- Claim by lock, as hold.sql, for small payloads: their bytes need not be summed up, so rows are sent as they are locked and
--- are not copied. $1 limit, $2 the maximum bytes of one payload, $3 and $4 the floor. A larger payload is returned as NULL;
--- then hold.sql runs in the same transaction. Values are converted to text in the outer query; inside, rows that others have
--- locked would be converted, too. Rows arrive in the order of the subquery; nothing depends on that.
+-- are not copied. $1 limit, $2 the maximum bytes of one payload, $3 and $4 the place after which to begin. A larger payload is
+-- returned as NULL; then hold.sql runs in the same transaction. Values are converted to text in the outer query; inside, rows
+-- that others have locked would be converted, too. Rows arrive in the order of the subquery; nothing depends on that.
 SELECT id, seq, aggregate_type, aggregate_id, event_type,
        CASE WHEN CASE WHEN pg_column_compression(payload) IS NULL THEN pg_column_size(payload)
                       ELSE octet_length(payload::text) END <= $2 THEN payload::text END AS payload,

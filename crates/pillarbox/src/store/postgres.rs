@@ -27,13 +27,11 @@ mod connect;
 mod database;
 pub(super) mod error;
 mod examine;
-mod floor;
 mod hold;
 pub(super) mod link;
 mod listen;
 mod locked;
 pub(super) mod moment;
-mod ordered;
 mod peers;
 pub(super) mod pinned;
 mod public;
@@ -46,11 +44,11 @@ mod tls;
 mod url;
 mod wire;
 
+use claim::{BEGINNING, Place};
 use cleanup::CleanedUntil;
 pub use connect::PostgresSettings;
 pub(super) use connect::{Connections, open};
 use error::Error;
-use floor::{Floor, Place, Start};
 use hold::{Holds, lock};
 use peers::Peers;
 use pinned::Pinned;
@@ -74,7 +72,6 @@ pub struct PostgresStore {
     schema: Schema,
     give_back: mpsc::UnboundedSender<Ticket>,
     holds: Arc<Holds>,
-    floor: Arc<Mutex<Floor>>,
     /// Whether claims may be held by locks: this store's relay has written a heartbeat, and its peers are alive.
     calm: Arc<AtomicBool>,
     /// The heartbeats of other relays that each relay on this store has seen.
@@ -127,7 +124,6 @@ impl PostgresStore {
             schema,
             give_back,
             holds,
-            floor: Arc::new(Mutex::new(Floor::new())),
             calm: Arc::default(),
             peers: Arc::default(),
             keeps_statements: Arc::default(),
@@ -140,8 +136,7 @@ impl PostgresStore {
     #[doc(hidden)]
     pub fn hold_from_now_on(&self) {
         self.calm.store(true, Ordering::Relaxed);
-        *lock(&self.floor) = Floor::after_a_rescan();
-        self.walk.lock().leased(Instant::now() + Duration::from_secs(3600));
+        self.walk.lock().rescan_at(Instant::now() + Duration::from_secs(3600));
     }
 
     /// Returns the pool, for transactions to emit in: the application's pool, or a separate pool that connects on demand.
@@ -227,15 +222,12 @@ impl Claims for PostgresStore {
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
-        let floor = {
-            let floor = lock(&self.floor);
-            floor.place(if self.calm() { Start::Trailing } else { Start::Beginning })
-        };
+        let after = self.walk.lock().due_after(self.calm()).unwrap_or(BEGINNING);
         let due_in: Option<f64> = self
             .schema
             .query_scalar(SQL.next_due)
-            .bind(floor.0)
-            .bind(floor.1)
+            .bind(after.0)
+            .bind(after.1)
             .fetch_optional(&self.pool)
             .await
             .map_err(database("looking for the next due event"))?;

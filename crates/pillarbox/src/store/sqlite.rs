@@ -9,23 +9,21 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use serde_json::json;
+use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions, Sqlite, Transaction};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::row::seconds;
 use super::sql::{self, database, limit, sql_folder};
 use super::walk::SharedWalk;
-use super::{Ask, Claim, Claimed, Claims, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_APART, Order, Settlement, Ticket, WakeUp};
-use crate::delivery::Delivery;
+use super::{Ask, Claim, Claims, Settlement, Ticket, WakeUp};
 use crate::error::StoreError;
-use crate::event::StoredEvent;
 use crate::relay::wake::Waker;
 
+mod claim;
 mod database;
 mod examine;
-mod ordered;
 mod read;
 mod schema;
 mod settle;
@@ -51,7 +49,7 @@ pub struct SqliteStore {
     /// Connections for people's actions, which are on disk when they return.
     durable: SqlitePool,
     give_back: mpsc::UnboundedSender<Ticket>,
-    walk: SharedWalk<ordered::Place>,
+    walk: SharedWalk<claim::Place>,
 }
 
 /// How long a statement waits for another process that writes.
@@ -122,24 +120,6 @@ fn pairs(tickets: &[Ticket]) -> String {
     json!(pairs).to_string()
 }
 
-/// Writes the lease, the second half of a claim.
-async fn lease(
-    mut tx: Transaction<'_, Sqlite>,
-    events: &[(StoredEvent, Vec<Delivery>)],
-    ask: Ask,
-    token: Uuid,
-) -> Result<(), sqlx::Error> {
-    let ids: Vec<Uuid> = events.iter().map(|(event, _)| event.id).collect();
-    sqlx::query(SQL.claim)
-        .bind(json!(ids).to_string())
-        .bind(ask.lease.as_secs_f64())
-        .bind(token.hyphenated())
-        .bind(LOSSES_BEFORE_ALONE)
-        .execute(&mut *tx)
-        .await?;
-    tx.commit().await
-}
-
 #[async_trait]
 impl Claims for SqliteStore {
     fn can_order(&self) -> bool {
@@ -147,14 +127,7 @@ impl Claims for SqliteStore {
     }
 
     async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
-        if let Order::Aggregate(on_failed) = ask.order {
-            return self.claim_ordered(ask, on_failed).await;
-        }
-        let token = Uuid::new_v4();
-        let until = Instant::now() + ask.lease;
-        let events = self.claim_due(ask, token).await?;
-        let claimed = |(event, deliveries)| Claimed::new(event, deliveries, token, until, self.give_back.clone());
-        Ok(Claim::new(events.into_iter().map(claimed).collect()))
+        self.claim_due(ask).await
     }
 
     async fn settle(&self, settlements: &[Settlement], delete: bool) -> Result<Vec<Ticket>, StoreError> {
@@ -200,26 +173,5 @@ impl Claims for SqliteStore {
 
     async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
         watch::start(&self.durable, waker).await.map_err(database("watching the file"))
-    }
-}
-
-impl SqliteStore {
-    async fn claim_due(&self, ask: Ask, token: Uuid) -> Result<Vec<(StoredEvent, Vec<Delivery>)>, StoreError> {
-        let doing = "claiming events";
-        let mut tx = self.relaxed.begin_with("BEGIN IMMEDIATE").await.map_err(database(doing))?;
-        let rows = sqlx::query(SQL.claim_due)
-            .bind(limit(ask.limit))
-            .bind(limit(ask.bytes))
-            .bind(LOSSES_BEFORE_APART)
-            .bind(ask.losses_below())
-            .fetch_all(&mut *tx)
-            .await
-            .map_err(database(doing))?;
-        let events = rows.iter().map(read::claimed).collect::<Result<Vec<_>, _>>()?;
-        if events.is_empty() {
-            return Ok(events);
-        }
-        lease(tx, &events, ask, token).await.map_err(database(doing))?;
-        Ok(events)
     }
 }

@@ -1,31 +1,60 @@
-//! The walk of ordered claims through due events, a page at a time. Pure: callers pass in the time, and places are in the
-//! order of the store's due events.
+//! The walk of claims through due events: where the next claim begins, and when the events below that place are read again.
+//! Pure: callers pass in the time, and places have the order of the store's due events.
 //!
-//! A blocked aggregate may have more due events than a page, and they stay at the front of the index. So do events that
-//! relays hold by locks. A claim must not see only these events, and must not read all of them each time. So a floor rises
-//! over every full page, and the next claim begins there. Claims read the front again now and then, for events that were
-//! blocked only for a moment. From time to time a rescan reads everything below the floor. Both are limited to a share of the
-//! time.
+//! The front of the due index is expensive to read. It has entries of settled events, as long as an open transaction may still
+//! see them. It also has due events that cannot be taken: events that wait for others of their aggregates, and events that
+//! other relays hold. So a claim begins at the end of the part that was read.
+//!
+//! Events below the end become due when they are committed late, given back or no longer blocked. Three kinds of reads find
+//! them, each in a limited share of the time. Without a backlog, the tail begins a few seconds below the end. If events were
+//! left below the end, the front page is read again soon. From time to time, a rescan reads from the beginning.
+//!
+//! Claims without an order leave no events below the end, because no event is blocked.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The pause between two reads of the front page below a floor, if they find nothing and are cheap.
-const FRONT: Duration = Duration::from_millis(20);
-/// The pause after such a read, as a multiple of its duration.
-const FRONT_SHARE: u32 = 10;
-/// The minimum pause between two rescans, if events were left below the floor.
-const REST: Duration = Duration::from_millis(100);
-/// The same if only events that were committed late can be below the floor.
-const LONG_REST: Duration = Duration::from_secs(1);
-/// The pause after a rescan, as a multiple of its duration.
-const SHARE: u32 = 20;
-/// The interval of claims by lease among claims by lock. Only claims by lease count losses.
-const LEASE: Duration = Duration::from_secs(1);
+use chrono::TimeDelta;
+
+use super::{Ask, Order};
+
+#[cfg(test)]
+mod tests;
+
+/// How far the tail begins below the end. Nearly all emitting transactions commit within this time.
+const TRAIL_SPAN: TimeDelta = TimeDelta::seconds(5);
+/// The pause after a tail that begins below the end.
+const TRAIL: Pace = Pace { share: 4, least: Duration::ZERO };
+/// The pause after a read of the front that finds nothing.
+const FRONT: Pace = Pace { share: 10, least: Duration::from_millis(20) };
+/// The pause after a rescan, if only events that were committed late or given back can be below the end.
+const RESCAN: Pace = Pace { share: 20, least: Duration::from_secs(1) };
+/// The pause after a rescan, if events were left below the end.
+const RESCAN_LEFT: Pace = Pace { share: 20, least: Duration::from_millis(100) };
+/// The maximum pause. A slow read may have been due to a slow moment of the database.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The number of rescan pages that a claim without other events reads. A claim that may have others reads one.
 const PAGES: usize = 4;
-/// The minimum size of a page, even if fewer events are asked for.
+/// The minimum size of an ordered page, even if fewer events are asked for.
 const LEAST_PAGE: usize = 100;
+
+/// How soon a part is read again: after a multiple of the time that it took, and at least after a minimum.
+struct Pace {
+    share: u32,
+    least: Duration,
+}
+
+impl Pace {
+    fn pause(&self, took: Duration) -> Duration {
+        (took * self.share).clamp(self.least, LONGEST_PAUSE)
+    }
+}
+
+/// A place in the order of due events.
+pub(super) trait Place: Clone + Ord {
+    /// Returns the place that is earlier by this span; `None` means the beginning.
+    fn earlier_by(&self, span: TimeDelta) -> Option<Self>;
+}
 
 /// The walk of a store, which all its handles share.
 #[derive(Debug)]
@@ -49,24 +78,31 @@ impl<P> Clone for SharedWalk<P> {
     }
 }
 
-/// The progress of ordered claims.
+/// The progress of claims.
 #[derive(Debug)]
 pub(super) struct Walk<P> {
-    /// Due events up to here were taken, held or blocked when they were last read.
-    floor: Option<P>,
-    /// Whether some of them were due and not taken.
+    /// The due events up to here were read, and taken unless `left` is set. `None` means the beginning.
+    end: Option<P>,
+    /// Whether the last page was full, so that there are more events after the end.
+    full: bool,
+    /// Whether events up to the end were due and not taken.
     left: bool,
-    front_at: Option<Instant>,
-    /// The progress of a rescan below the floor; `None` when no rescan is running.
+    /// When the part just below the end, or the front page if events were left, is read again.
+    below_at: Option<Instant>,
+    /// The progress of a rescan; `None` when no rescan is running.
     rescan: Option<Rescan<P>>,
     rescan_at: Option<Instant>,
-    /// The time of the last claim by lease.
-    leased_at: Option<Instant>,
+    /// When the end was last lowered by `back_to`.
+    back_at: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Rescan<P> {
+    began: Instant,
     place: Option<P>,
+    /// The number of events that were not taken.
+    left: usize,
+    /// The number of events that were blocked.
     blocked: usize,
     spent: Duration,
 }
@@ -74,8 +110,13 @@ struct Rescan<P> {
 /// The part to read next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leg {
+    /// The first page.
     Front,
+    /// The events after the end.
     Tail,
+    /// The events after the end, and those a few seconds below it.
+    Trail,
+    /// All events from the beginning, a page at a time.
     Rescan,
 }
 
@@ -85,14 +126,9 @@ pub(super) struct Step<P> {
     leg: Leg,
     pub(super) after: Option<P>,
     pub(super) rows: usize,
-}
-
-impl<P> Step<P> {
-    /// Returns whether most of the page is likely free, because no earlier claim left any of it behind.
-    #[cfg(feature = "postgres")]
-    pub(super) fn is_new(&self) -> bool {
-        self.leg == Leg::Tail
-    }
+    /// Whether to hold the events by locks. Most of such a page is free, because no earlier claim left any of it behind.
+    pub(super) locks: bool,
+    pub(super) began: Instant,
 }
 
 /// The result of a page.
@@ -106,8 +142,15 @@ pub(super) struct Page<P> {
     pub(super) taken: usize,
     /// The place of the last event.
     pub(super) until: Option<P>,
-    /// How long the page took.
-    pub(super) took: Duration,
+    /// Whether there may be more events after it.
+    pub(super) full: bool,
+}
+
+impl<P> Page<P> {
+    /// Returns the result of a page without an order, whose events were all taken.
+    pub(super) fn taken(taken: usize, until: Option<P>, step: &Step<P>) -> Self {
+        Self { seen: taken, free: taken, taken, until, full: taken >= step.rows }
+    }
 }
 
 /// The pages of one claim, until a page yields events.
@@ -115,239 +158,199 @@ pub(super) struct Page<P> {
 pub(super) struct Steps {
     limit: usize,
     whole: bool,
-    locks: bool,
+    ordered: bool,
+    /// Whether the claim begins above the beginning even without a backlog.
+    pub(super) trails: bool,
+    /// Whether the claim holds new events by locks.
+    pub(super) locks: bool,
     began: Instant,
     legs: Vec<Leg>,
     /// The number of rescan pages left to read.
     pages: usize,
 }
 
-impl<P> Default for Walk<P> {
-    fn default() -> Self {
-        Self { floor: None, left: false, front_at: None, rescan: None, rescan_at: None, leased_at: None }
+impl Steps {
+    /// Ends a leg, or all legs if everything was read.
+    fn pop(&mut self, is_everything: bool) {
+        if is_everything {
+            self.legs.clear();
+        }
+        self.legs.pop();
     }
 }
 
-impl<P: Clone + PartialOrd> Walk<P> {
-    /// Begins a claim. With `whole`, it reads everything before it returns an empty claim. With `locks`, it locks events that
-    /// are new to it, and reads no more events than it can take.
-    pub(super) fn begin(&self, limit: usize, whole: bool, locks: bool, now: Instant) -> Steps {
-        // A tail that always has events must not prevent a rescan.
-        let is_overdue = self.floor.is_some() && self.rescan_at.is_some_and(|at| at + REST <= now);
-        let (mut legs, pages) = if is_overdue {
-            (vec![Leg::Rescan, Leg::Tail, Leg::Rescan], 1)
-        } else {
-            (vec![Leg::Rescan, Leg::Tail], PAGES)
-        };
-        if self.left && self.front_at.is_none_or(|at| at <= now) {
+impl<P> Default for Walk<P> {
+    fn default() -> Self {
+        Self { end: None, full: false, left: false, below_at: None, rescan: None, rescan_at: None, back_at: None }
+    }
+}
+
+impl<P: Place> Walk<P> {
+    /// Begins a claim. With `whole`, it reads everything before it returns an empty claim.
+    pub(super) fn begin(&self, ask: &Ask, now: Instant) -> Steps {
+        let mut legs = vec![Leg::Rescan, Leg::Tail];
+        let is_due = self.rescan_at.is_none_or(|at| at <= now);
+        if is_due {
+            // Before the tail, because a tail that always has events must not prevent a rescan.
+            legs.push(Leg::Rescan);
+        }
+        if self.left && self.below_at.is_none_or(|at| at <= now) {
             legs.push(Leg::Front);
         }
-        Steps { limit, whole, locks, began: now, legs, pages }
-    }
-
-    /// Records a claim by lease.
-    #[cfg(feature = "postgres")]
-    pub(super) fn leased(&mut self, at: Instant) {
-        self.leased_at = Some(at);
-    }
-
-    /// Returns whether it is time for a claim by lease. If so, the current claim is recorded as one.
-    #[cfg(feature = "postgres")]
-    pub(super) fn leases(&mut self, now: Instant) -> bool {
-        let leases = self.leased_at.is_none_or(|at| at + LEASE <= now);
-        if leases {
-            self.leased_at = Some(now);
-        }
-        leases
+        let pages = if is_due { 1 } else { PAGES };
+        let (limit, whole, ordered) = (ask.limit, ask.whole, ask.order != Order::None);
+        Steps { limit, whole, ordered, trails: false, locks: false, began: now, legs, pages }
     }
 
     /// Returns the next page to read; `None` when the claim finds nothing.
-    pub(super) fn next(&mut self, steps: &mut Steps) -> Option<Step<P>> {
-        let leg = *steps.legs.last()?;
-        let locks = steps.locks && leg == Leg::Tail;
-        let rows = if locks { steps.limit } else { steps.limit.max(LEAST_PAGE) };
-        match leg {
-            Leg::Front => Some(Step { leg, after: None, rows }),
-            Leg::Tail => Some(Step { leg, after: self.floor.clone(), rows }),
-            Leg::Rescan => {
-                let is_time = steps.whole || self.rescan.is_some() || self.rescan_at.is_none_or(|at| at <= steps.began);
-                if self.floor.is_none() || !is_time || (steps.pages == 0 && !steps.whole) {
-                    steps.legs.pop();
-                    steps.pages = PAGES;
-                    return self.next(steps);
-                }
+    pub(super) fn next(&mut self, steps: &mut Steps, now: Instant) -> Option<Step<P>> {
+        let (leg, after) = match *steps.legs.last()? {
+            Leg::Tail | Leg::Trail => self.tail(steps.trails, now),
+            Leg::Front => (Leg::Front, None),
+            Leg::Rescan if self.rescans(steps) => {
                 steps.pages = steps.pages.saturating_sub(1);
-                let rescan = self.rescan.get_or_insert(Rescan { place: None, blocked: 0, spent: Duration::ZERO });
-                Some(Step { leg, after: rescan.place.clone(), rows })
+                (Leg::Rescan, self.rescan.get_or_insert_with(|| Rescan::begin(now)).place.clone())
             }
+            Leg::Rescan => {
+                steps.legs.pop();
+                steps.pages = PAGES;
+                return self.next(steps, now);
+            }
+        };
+        let locks = steps.locks && matches!(leg, Leg::Tail | Leg::Trail);
+        let rows = if steps.ordered && !locks { steps.limit.max(LEAST_PAGE) } else { steps.limit };
+        Some(Step { leg, after, rows, locks, began: now })
+    }
+
+    fn tail(&self, trails: bool, now: Instant) -> (Leg, Option<P>) {
+        let is_below_due = self.below_at.is_none_or(|at| at <= now);
+        match &self.end {
+            Some(end) if self.full || self.left || (trails && !is_below_due) => (Leg::Tail, Some(end.clone())),
+            Some(end) if trails => (Leg::Trail, end.earlier_by(TRAIL_SPAN)),
+            _ => (Leg::Tail, None),
         }
+    }
+
+    fn rescans(&self, steps: &Steps) -> bool {
+        let is_time = self.rescan.is_some() || self.rescan_at.is_none_or(|at| at <= steps.began);
+        steps.whole || (is_time && steps.pages > 0)
     }
 
     /// Records the result of a page.
-    pub(super) fn saw(&mut self, steps: &mut Steps, step: &Step<P>, page: Page<P>) {
-        let is_cut = page.free >= steps.limit && step.rows > steps.limit;
-        if page.taken > 0 && (page.taken < page.free || is_cut) {
-            // The page has more events for the next claim.
-            return;
-        }
-        let is_full = page.seen >= step.rows;
+    pub(super) fn saw(&mut self, steps: &mut Steps, step: &Step<P>, page: Page<P>, now: Instant) {
+        let is_limited = page.free >= steps.limit && step.rows > steps.limit;
+        let has_more = page.taken > 0 && (page.taken < page.free || is_limited);
         match step.leg {
+            Leg::Rescan => self.rescanned(steps, step, page, has_more, now),
+            // The next claim reads the same page.
+            _ if has_more => {}
             Leg::Front => {
                 if page.taken == 0 {
-                    self.front_at = Some(steps.began + (page.took * FRONT_SHARE).max(FRONT));
+                    self.below_at = Some(now + FRONT.pause(now - step.began));
                 }
-                steps.legs.pop();
+                steps.pop(false);
             }
-            Leg::Tail if is_full => self.rise(page.taken < page.seen, page.until, steps.began),
-            Leg::Tail => {
-                steps.legs.pop();
+            Leg::Tail | Leg::Trail => {
+                if step.leg == Leg::Trail {
+                    self.below_at = Some(now + TRAIL.pause(now - step.began));
+                }
+                if !page.full {
+                    // A claim by lock does not see events that have lost leases.
+                    let is_everything = step.after.is_none() && !step.locks;
+                    steps.pop(is_everything);
+                }
+                self.rise(step, page, now);
             }
-            Leg::Rescan => self.rescanned(steps, step, page, is_full),
         }
     }
 
-    fn rise(&mut self, leaves: bool, until: Option<P>, now: Instant) {
-        if leaves && !self.left {
-            self.front_at = Some(now + FRONT);
-            self.rescan_at = Some(now + REST);
-        } else if self.floor.is_none() {
-            self.rescan_at = Some(now + LONG_REST);
+    fn rise(&mut self, step: &Step<P>, page: Page<P>, now: Instant) {
+        if self.is_back_since(step.began) {
+            return;
         }
-        self.left |= leaves;
-        self.floor = until;
+        let leaves = page.taken < page.seen;
+        self.full = page.full;
+        if page.full {
+            if leaves && !self.left {
+                let soon = now + RESCAN_LEFT.least;
+                self.below_at = Some(now + FRONT.least);
+                self.rescan_at = self.rescan_at.map(|at| at.min(soon));
+            }
+            self.left |= leaves;
+            // Possibly lower than the end: then there are more events between the two.
+            self.end = page.until.or(self.end.take());
+        } else if !leaves {
+            self.end = self.end.take().max(page.until);
+        }
     }
 
-    fn rescanned(&mut self, steps: &mut Steps, step: &Step<P>, page: Page<P>, is_full: bool) {
-        let Some(rescan) = &mut self.rescan else { return };
+    fn rescanned(&mut self, steps: &mut Steps, step: &Step<P>, page: Page<P>, has_more: bool, now: Instant) {
+        let Some(mut rescan) = self.rescan.take() else {
+            // Another claim has ended it.
+            return steps.pop(false);
+        };
+        rescan.spent += now - step.began;
+        // No event is left below this page, so the tail can read it, and go on after it.
+        let is_clear = !self.left && rescan.left == 0;
+        if has_more && !is_clear {
+            self.rescan = Some(rescan);
+            return;
+        }
+        rescan.left += page.seen.saturating_sub(page.taken);
         rescan.blocked += page.seen.saturating_sub(page.free);
-        rescan.spent += page.took;
-        let is_over = !is_full || page.until >= self.floor;
-        if page.until.is_some() {
-            rescan.place = page.until;
+        let is_over = !page.full || page.until >= self.end;
+        if !(is_over || has_more || (is_clear && rescan.left == 0)) {
+            rescan.place = page.until.or(rescan.place);
+            self.rescan = Some(rescan);
+            return;
         }
-        if is_over {
-            // The blocked events are few enough to read each time.
-            if rescan.blocked * 2 < step.rows {
-                self.floor = None;
-                self.left = false;
+        steps.pop(!page.full);
+        if !self.is_back_since(rescan.began.min(step.began)) {
+            if rescan.left == 0 {
+                self.end = if page.full { page.until } else { self.end.take().max(page.until) };
+                (self.full, self.left) = (page.full, false);
+            } else if has_more || rescan.blocked * 2 < step.rows {
+                // The next claims take the rest of the page, or the blocked events are few enough to read each time.
+                (self.end, self.left) = (None, false);
+            } else {
+                (self.end, self.left) = (self.end.take().max(page.until), true);
             }
-            let rest = if self.left { REST } else { LONG_REST };
-            self.rescan_at = Some(steps.began + (rescan.spent * SHARE).max(rest));
-            self.rescan = None;
-            steps.legs.pop();
         }
+        let pace = if self.left { RESCAN_LEFT } else { RESCAN };
+        self.rescan_at = Some(now + pace.pause(rescan.spent));
+    }
+
+    /// Lowers the end to this place, because events after it were given back, or were passed over and are free now. A claim
+    /// that is being made does not raise it again.
+    #[cfg(any(feature = "postgres", test))]
+    pub(super) fn back_to(&mut self, place: Option<P>, now: Instant) {
+        if place < self.end {
+            self.end = place;
+        }
+        self.full = true;
+        self.back_at = Some(now);
+    }
+
+    fn is_back_since(&self, began: Instant) -> bool {
+        self.back_at.is_some_and(|at| at >= began)
+    }
+
+    /// Returns the place after which the next due event is searched for. With `trails`, events far below the end are left to
+    /// rescans.
+    #[cfg(any(feature = "postgres", test))]
+    pub(super) fn due_after(&self, trails: bool) -> Option<P> {
+        self.end.as_ref().filter(|_| trails && !self.left)?.earlier_by(TRAIL_SPAN)
+    }
+
+    /// Sets the time of the next rescan.
+    #[cfg(any(feature = "postgres", test))]
+    pub(super) fn rescan_at(&mut self, at: Instant) {
+        self.rescan_at = Some(at);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIMIT: usize = 100;
-
-    #[derive(Debug, Clone, Copy, PartialEq)]
-    enum Row {
-        Blocked,
-        Free,
-        Gone,
-    }
-
-    /// Due events at the places from 0 on. A claim takes the free ones.
-    struct Table {
-        walk: Walk<usize>,
-        rows: Vec<Row>,
-        now: Instant,
-        looked: usize,
-    }
-
-    impl Table {
-        fn new(blocked: usize, free: usize) -> Self {
-            let rows = [vec![Row::Blocked; blocked], vec![Row::Free; free]].concat();
-            Self { walk: Walk::default(), rows, now: Instant::now(), looked: 0 }
-        }
-
-        /// Returns the number of events that a claim takes.
-        fn claim(&mut self, whole: bool) -> usize {
-            let mut steps = self.walk.begin(LIMIT, whole, false, self.now);
-            while let Some(step) = self.walk.next(&mut steps) {
-                let from = step.after.map_or(0, |place| place + 1);
-                let there = (from..self.rows.len()).filter(|at| self.rows[*at] != Row::Gone);
-                let seen: Vec<usize> = there.take(step.rows).collect();
-                let free: Vec<usize> = seen.iter().copied().filter(|at| self.rows[*at] == Row::Free).collect();
-                let taken = free.len().min(LIMIT);
-                self.looked += seen.len();
-                let (until, took) = (seen.last().copied(), Duration::from_millis(1));
-                self.walk.saw(&mut steps, &step, Page { seen: seen.len(), free: taken, taken, until, took });
-                if taken > 0 {
-                    free.iter().take(taken).for_each(|at| self.rows[*at] = Row::Gone);
-                    return taken;
-                }
-            }
-            0
-        }
-    }
-
-    #[test]
-    fn without_blocked_events_every_claim_begins_where_the_last_one_ended() {
-        let mut table = Table::new(0, 1000);
-        for _ in 0..10 {
-            assert_eq!(table.claim(false), LIMIT);
-        }
-        assert_eq!(table.claim(false), 0);
-        assert_eq!(table.looked, 1000, "nothing is looked at twice");
-    }
-
-    #[test]
-    fn a_claim_finds_what_is_behind_many_blocked_events_and_does_not_look_at_them_again_at_once() {
-        let mut table = Table::new(10_000, 50);
-        assert_eq!(table.claim(false), 50);
-        assert!(table.looked >= 10_000);
-        table.looked = 0;
-        table.rows.extend([Row::Free; 50]);
-        assert_eq!(table.claim(false), 50);
-        assert!(table.looked < 1000, "{} looked at", table.looked);
-    }
-
-    #[test]
-    fn what_becomes_free_under_the_floor_is_found_by_a_rescan() {
-        let mut table = Table::new(10_000, 0);
-        assert_eq!(table.claim(false), 0);
-        table.rows[5000] = Row::Free;
-        assert_eq!(table.claim(false), 0, "not at once");
-        table.now += Duration::from_secs(10);
-        let claims = (0..20).position(|_| table.claim(false) == 1);
-        assert!(claims.is_some(), "a few pages at a time");
-    }
-
-    #[test]
-    fn a_busy_tail_does_not_keep_a_rescan_from_being_made() {
-        let mut table = Table::new(10_000, 0);
-        assert_eq!(table.claim(false), 0);
-        table.rows[5000] = Row::Free;
-        for _ in 0..200 {
-            table.now += Duration::from_millis(50);
-            table.rows.extend([Row::Free; 10]);
-            table.claim(false);
-        }
-        assert_eq!(table.rows[5000], Row::Gone);
-    }
-
-    #[test]
-    fn a_claim_of_the_whole_finds_it_at_once() {
-        let mut table = Table::new(10_000, 0);
-        assert_eq!(table.claim(true), 0);
-        table.rows[5000] = Row::Free;
-        assert_eq!(table.claim(true), 1);
-    }
-
-    #[test]
-    fn the_floor_goes_when_little_is_blocked() {
-        let mut table = Table::new(500, 0);
-        assert_eq!(table.claim(false), 0);
-        assert!(table.walk.floor.is_some());
-        table.rows[..460].fill(Row::Gone);
-        table.now += Duration::from_secs(10);
-        table.claim(false);
-        assert_eq!(table.walk.floor, None);
+impl<P> Rescan<P> {
+    fn begin(now: Instant) -> Self {
+        Self { began: now, place: None, left: 0, blocked: 0, spent: Duration::ZERO }
     }
 }

@@ -207,25 +207,48 @@ async fn what_the_database_refuses_to_settle_becomes_a_lease_with_the_others() {
 /// As many are locked as were asked for, and only so many claimed as are not too large: the others are claimed next.
 #[tokio::test]
 async fn what_is_locked_and_too_large_to_be_claimed_with_the_others_is_not_passed_over() {
-    let outbox = outbox(0).await;
-    let large = |number| Event::new("Order", number, "order.placed").payload("x".repeat(10_000));
-    outbox.emit((0..9).map(large).collect()).await;
-    let small = Ask { limit: 5, bytes: 15_000, whole: false, ..ASK };
-    let store = outbox.postgres();
-    let mut seqs = Vec::new();
-    let (first, second) = (store.claim(small).await.unwrap(), store.claim(small).await.unwrap());
-    for claim in [first, second] {
-        seqs.extend(claim.iter().map(|claimed| claimed.event().seq));
-        assert_eq!(store.settle(&delivered(claim), false).await.unwrap(), []);
+    for order in [Order::None, Order::Aggregate(OnFailed::Block)] {
+        let outbox = outbox(0).await;
+        let large = |number| Event::new("Order", number, "order.placed").payload("x".repeat(10_000));
+        outbox.emit((0..9).map(large).collect()).await;
+        let small = Ask { limit: 5, bytes: 15_000, whole: false, order, ..ASK };
+        let store = outbox.postgres();
+        let mut seqs = Vec::new();
+        let (first, second) = (store.claim(small).await.unwrap(), store.claim(small).await.unwrap());
+        for claim in [first, second] {
+            seqs.extend(claim.iter().map(|claimed| claimed.event().seq));
+            assert_eq!(store.settle(&delivered(claim), false).await.unwrap(), []);
+        }
+        assert_eq!(seqs.len(), 4, "two claims of two");
+        for _ in 0..3 {
+            let claim = store.claim(small).await.unwrap();
+            seqs.extend(claim.iter().map(|claimed| claimed.event().seq));
+            assert_eq!(store.settle(&delivered(claim), false).await.unwrap(), []);
+        }
+        seqs.sort_unstable();
+        assert_eq!(seqs, (1..=9).collect::<Vec<i64>>(), "{order:?}");
     }
-    assert_eq!(seqs.len(), 4, "two claims of two");
-    for _ in 0..3 {
-        let claim = store.claim(small).await.unwrap();
-        seqs.extend(claim.iter().map(|claimed| claimed.event().seq));
-        assert_eq!(store.settle(&delivered(claim), false).await.unwrap(), []);
+}
+
+/// The store that held them has read on since: events that were due an hour later. It does not rescan for an hour.
+#[tokio::test]
+async fn what_is_dropped_is_found_again_where_it_was() {
+    for order in [Order::None, Order::Aggregate(OnFailed::Block)] {
+        let outbox = outbox(6).await;
+        let earlier = "UPDATE outbox_event SET next_attempt_at = next_attempt_at - interval '1 hour' WHERE seq <= 3";
+        outbox.execute(earlier).await;
+        let (store, ask) = (outbox.postgres(), Ask { limit: 3, whole: false, order, ..ASK });
+        let (first, second) = (store.claim(ask).await.unwrap(), store.claim(ask).await.unwrap());
+        assert_eq!((first.len(), second.len()), (3, 3));
+        assert_eq!(store.settle(&delivered(second), false).await.unwrap(), []);
+        drop(first);
+        wait_until("the dropped ones are delivered", Duration::from_secs(5), async || {
+            let claim = store.claim(ask).await.unwrap();
+            assert_eq!(store.settle(&delivered(claim), false).await.unwrap(), []);
+            count(&outbox, "status = 'delivered'").await == 6
+        })
+        .await;
     }
-    seqs.sort_unstable();
-    assert_eq!(seqs, (1..=9).collect::<Vec<i64>>());
 }
 
 /// A payload that is larger than its share of a claim does not change what is claimed, nor what comes after it.

@@ -11,16 +11,15 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
+use super::claim::Place;
 use super::connect::Connections;
 use super::error::Error;
-use super::floor::{Place, Start};
 use super::link::Tx;
 use super::pinned::Pinned;
 use super::settle::Fence;
-use super::{PostgresStore, SQL, database};
-use crate::error::StoreError;
+use super::{PostgresStore, SQL};
 use crate::event::StoredEvent;
-use crate::store::{Ask, Claim, Claimed, Settlement, Ticket};
+use crate::store::{Ask, Settlement, Ticket};
 
 /// The maximum time that a transaction stays open for responses.
 const LONGEST: Duration = Duration::from_millis(250);
@@ -77,12 +76,15 @@ pub(super) struct Hold {
     dropped: Mutex<HashSet<Uuid>>,
 }
 
+/// The transaction of a hold, and its events.
 #[derive(Debug)]
-struct Held {
-    tx: Tx,
-    ids: Vec<Uuid>,
-    /// The first event that was locked but not claimed, because of its size.
-    cut: Option<Place>,
+pub(super) struct Held {
+    pub(super) tx: Tx,
+    pub(super) ids: Vec<Uuid>,
+    /// The place after which the events were read.
+    pub(super) after: Option<Place>,
+    /// The place after which events were locked but not claimed, because of their size.
+    pub(super) cut: Option<Place>,
 }
 
 /// How fast holds get their responses, and whether holding pays off.
@@ -191,41 +193,8 @@ impl Holds {
 }
 
 impl PostgresStore {
-    /// Claims by lock, beginning at the floor.
-    pub(super) async fn hold(&self, ask: Ask, from: Start, floor: Place) -> Result<Claim, StoreError> {
-        let began = Instant::now();
-        let mut tx = self.holds.kept.begin().await.map_err(database("claiming events"))?;
-        let locked = self.lock_due(&mut tx, ask, floor).await?;
-        lock(&self.floor).read(from, began, Instant::now(), locked.last, locked.count >= ask.limit);
-        if locked.rows.is_empty() {
-            tx.commit().await.map_err(database("claiming events"))?;
-            return Ok(Claim::default());
-        }
-        let (token, until) = (Uuid::new_v4(), began + ask.lease);
-        let cut = locked.last.filter(|_| locked.count > locked.rows.len());
-        let claimed = |(event, deliveries, fresh)| {
-            Claimed::new(event, deliveries, token, until, self.give_back.clone()).fresh(fresh)
-        };
-        let events = locked.rows.into_iter().map(claimed).collect();
-        Ok(self.held_claim(tx, events, token, ask.lease, cut))
-    }
-
-    /// Returns the claim of the events that this transaction holds.
-    pub(super) fn held_claim(
-        &self,
-        tx: Tx,
-        events: Vec<Claimed>,
-        token: Uuid,
-        lease: Duration,
-        cut: Option<Place>,
-    ) -> Claim {
-        let ids = events.iter().map(|claimed| claimed.event().id).collect();
-        let patience = self.keep(token, lease, Held { tx, ids, cut });
-        Claim::new(events).settled_together(patience)
-    }
-
     /// Keeps the transaction, and later leases events that are not settled. Returns how long the relay should wait.
-    fn keep(&self, token: Uuid, lease: Duration, held: Held) -> Duration {
+    pub(super) fn keep(&self, token: Uuid, lease: Duration, held: Held) -> Duration {
         let hold = Arc::new(Hold {
             token,
             lease,
@@ -255,7 +224,8 @@ impl PostgresStore {
     ) -> Result<Option<HashSet<Uuid>>, Error> {
         let mut held = hold.held.lock().await;
         let Some(mut taken) = held.take() else { return Ok(None) };
-        let (mut ending, events) = (Ending { store: self, hold, cut: taken.cut, breaks: true }, taken.ids.len());
+        let (mut ending, events) =
+            (Ending { store: self, hold, after: taken.after, cut: taken.cut, breaks: true }, taken.ids.len());
         // In the common case one statement settles all, and the commit is sent with it.
         let done = if settlements.len() == events && settlements.iter().all(|settlement| settlement.is_plain_delivery())
         {
@@ -341,6 +311,7 @@ struct Done {
 struct Ending<'a> {
     store: &'a PostgresStore,
     hold: &'a Hold,
+    after: Option<Place>,
     cut: Option<Place>,
     /// Whether the transaction was not committed, so that its events are free.
     breaks: bool,
@@ -355,15 +326,12 @@ impl Drop for Ending<'_> {
         }
         lock(&holds.open).remove(&hold.token);
         let dropped = std::mem::take(&mut *lock(&hold.dropped));
-        let mut floor = lock(&self.store.floor);
         if self.breaks || !dropped.is_empty() {
-            // The events are due at their old place, below the floor.
-            floor.reset();
+            // The events are due at their old places.
+            self.store.walk.lock().back_to(self.after, Instant::now());
+        } else if self.cut.is_some() {
+            self.store.walk.lock().back_to(self.cut, Instant::now());
         }
-        if let Some(cut) = self.cut {
-            floor.back_to(cut);
-        }
-        drop(floor);
         // Some may have been dropped after the others were leased. For the rest this changes nothing.
         for id in dropped {
             let _ = self.store.give_back.send(Ticket { id, token: hold.token });

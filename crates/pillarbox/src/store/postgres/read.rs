@@ -3,9 +3,9 @@
 use serde_json::value::RawValue;
 use tokio_postgres::types::{FromSql, Type};
 
+use super::claim::Place;
 use super::database;
 use super::error::Error;
-use super::floor::Place;
 use super::moment::Moment;
 use super::statement::PgRow;
 use crate::delivery::Delivery;
