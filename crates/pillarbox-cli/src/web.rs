@@ -39,7 +39,7 @@ pub(crate) async fn serve(
     let listener = TcpListener::bind(listen)
         .await
         .with_context(|| format!("metrics.listen: {listen} cannot be listened on; choose another port or address"))?;
-    tracing::info!(address = %listener.local_addr()?, "figures and health are served");
+    tracing::info!(address = %listener.local_addr()?, "metrics and health are served");
     let routes = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(alive))

@@ -20,13 +20,13 @@ use crate::store::{Ask, Claim, Claimed, Store};
 use crate::trace::Tracer;
 
 mod breaker;
-mod figures;
 mod flight;
 mod gauge;
 mod lane;
 mod lease;
 mod load;
 mod log;
+mod metrics;
 mod monitor;
 mod order;
 mod probe;

@@ -46,7 +46,7 @@ impl Relay {
         let pulse = Arc::new(Pulse::new(Uuid::new_v4()));
         let pace = engine.listen().await;
         engine.beat(&pulse).await;
-        engine.tell_figures(pulse.id, &pulse.figures).await;
+        engine.tell_metrics(pulse.id, &pulse.metrics).await;
         let upkeep = tokio::spawn(Arc::clone(engine).upkeep(Arc::clone(&pulse)));
 
         // The loop is a task of its own, because the caller's thread may be woken for each packet.
@@ -335,7 +335,7 @@ impl Engine {
             Some(Err(error)) => tracing::error!(%error, "upkeep ended badly"),
             None => upkeep.abort(),
         }
-        self.unless_silent(self.tell_figures(pulse.id, &pulse.figures)).await;
+        self.unless_silent(self.tell_metrics(pulse.id, &pulse.metrics)).await;
         match self.unless_silent(self.store.farewell(pulse.id)).await {
             Some(Ok(())) => {}
             Some(Err(error)) => tracing::warn!(%error, "the relay could not say that it is gone"),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::figures::Figures;
 use super::load::lock;
+use super::metrics::Metrics;
 use super::{Engine, Phase};
 use crate::clock;
 use crate::delivery::{Change, UNROUTED, Verdict};
@@ -35,12 +35,12 @@ const CLEAN_AGAIN: Duration = Duration::from_secs(60);
 pub(super) struct Pulse {
     pub(super) id: Uuid,
     idle: AtomicBool,
-    pub(super) figures: tokio::sync::Mutex<Figures>,
+    pub(super) metrics: tokio::sync::Mutex<Metrics>,
 }
 
 impl Pulse {
     pub(super) fn new(id: Uuid) -> Self {
-        Self { id, idle: AtomicBool::new(false), figures: tokio::sync::Mutex::default() }
+        Self { id, idle: AtomicBool::new(false), metrics: tokio::sync::Mutex::default() }
     }
 
     pub(super) fn set_idle(&self, idle: bool) {
@@ -84,7 +84,7 @@ impl Engine {
     async fn keep_beating(&self, pulse: &Pulse) {
         while !self.rest_unless(Phase::Stopping, HEARTBEAT).await {
             self.beat(pulse).await;
-            self.tell_figures(pulse.id, &pulse.figures).await;
+            self.tell_metrics(pulse.id, &pulse.metrics).await;
             if let Err(error) = self.sweep().await {
                 tracing::warn!(%error, "the sweep failed");
             }

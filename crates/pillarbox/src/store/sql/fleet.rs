@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use super::{Call, Database, Row, Through, database, read, schema};
 use crate::error::{DriverError, StoreError};
-use crate::store::figures::{Minute, Told, merged};
 use crate::store::inspect::RelayView;
+use crate::store::metrics::{Minute, Told, merged};
 use crate::store::row::{as_json, killed_its_relays};
 use crate::store::{Cleaned, Fleet, Heartbeat, LOSSES_BEFORE_FAILED, Retention, Swept};
 
