@@ -221,7 +221,7 @@ fn draw_dead_letters(frame: &mut Frame<'_>, area: Rect, app: &App) {
 fn draw_foot(frame: &mut Frame<'_>, area: Rect, app: &App) {
     let line = match (&app.asked, &app.said) {
         (Some(Asked::Pause(name)), _) => {
-            Line::from(format!("pause {}? its events wait until it is resumed  [y/n]", shown(name)))
+            Line::from(format!("pause {}? its events are parked until it is resumed  [y/n]", shown(name)))
                 .bold()
                 .fg(Color::Yellow)
         }
@@ -238,13 +238,13 @@ fn draw_help(frame: &mut Frame<'_>) {
     const HELP: &str = "\
 q, Esc, Ctrl-C  quit
 ↑ ↓, k j        choose a destination
-p               pause it, or resume it; asks before it does
+p               pause or resume it, after a question
 r               read everything again now
 ?               this help
 
 /MIN and FAILED are of the last whole minute, latencies are from commit
-to delivery over the last five. QUEUED and SENDING are what relays that
-live have in hand; a relay's destinations are shown as sending+queued.";
+to delivery over the last five. QUEUED and SENDING count the events in
+live relays; a relay's destinations are shown as sending+queued.";
     let full = frame.area();
     let (width, height) = (75.min(full.width), 12.min(full.height));
     let area = Rect::new((full.width - width) / 2, (full.height - height) / 2, width, height);

@@ -64,7 +64,7 @@ async fn silent_connections_to_the_metrics_stop_no_delivery() {
     let mut relay = Program::start(limited(&home.command(&["relay"]), 100));
     let line = relay.wait_for_line("metrics and health are served", PATIENCE).await.unwrap();
     let address = line.split("address=").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
-    relay.wait_for_line("the relay starts", PATIENCE).await.unwrap();
+    relay.wait_for_line("relay started", PATIENCE).await.unwrap();
     let held = silent(&address, 200).await;
     // Before this the connection to the receiver was not needed.
     let ids: Vec<String> = (0..10).map(|number| home.emit(&number.to_string(), &[])).collect();

@@ -33,7 +33,7 @@ async fn choosy() -> (Receiver, Home) {
 
 pub(crate) async fn start(home: &Home, arguments: &[&str]) -> Program {
     let relay = Program::start(home.command(arguments));
-    relay.wait_for_line("the relay starts", PATIENCE).await.unwrap();
+    relay.wait_for_line("relay started", PATIENCE).await.unwrap();
     relay
 }
 
@@ -53,7 +53,7 @@ async fn the_report_tells_a_parent_what_became_of_each_event() {
     relay.wait_for_line("\"sent\"", PATIENCE).await.unwrap();
     relay.wait_for_line("\"dead_lettered\"", PATIENCE).await.unwrap();
     assert!(relay.terminate(PATIENCE).await.unwrap().success());
-    relay.wait_for_line("the report is written to its end", PATIENCE).await.unwrap();
+    relay.wait_for_line("report complete", PATIENCE).await.unwrap();
 
     let lines = report(&relay);
     let of = |id: &str| lines.iter().filter(|line| line["id"] == id).cloned().collect::<Vec<_>>();
@@ -210,7 +210,7 @@ async fn metrics_and_health_are_served() {
     relay.kill().await;
     let gone = health(&["health", "--ready"]);
     assert_eq!(gone.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&gone.stderr).contains("does it run?"), "{gone:?}");
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("check that it is running"), "{gone:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -117,7 +117,7 @@ impl Engine {
         match self.store.tell(Told { relay, minutes: &minutes, lanes: &changed }).await {
             Ok(()) => metrics.told(&minutes, changed, now),
             Err(error) => {
-                tracing::warn!(%error, "the relay could not write its metrics down");
+                tracing::warn!(%error, "writing metrics failed");
                 metrics.minutes.retain(|(at, _), _| now - *at < KEPT);
             }
         }

@@ -25,7 +25,7 @@ impl<D: Database> Fleet for D {
             .bind(heartbeat.host.as_str())
             .bind(heartbeat.in_flight)
             .bind(heartbeat.idle);
-        self.done(Through::Relay, call).await.map_err(database("heartbeat failed"))?;
+        self.done(Through::Relay, call).await.map_err(database("writing the heartbeat"))?;
         self.heartbeat_written(heartbeat.id).await.map_err(database("reading other relays' heartbeats"))
     }
 

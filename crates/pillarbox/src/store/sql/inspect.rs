@@ -82,7 +82,7 @@ impl<D: Database> Inspect for D {
     }
 
     async fn pauses(&self) -> Result<Vec<PausedView>, StoreError> {
-        act::pauses(self).await.map_err(database("reading what is paused"))
+        act::pauses(self).await.map_err(database("reading paused destinations"))
     }
 
     async fn audit(&self, before: Option<i64>, limit: usize) -> Result<Vec<AuditView>, StoreError> {
