@@ -3,10 +3,10 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-long fmt lint demo torture simulate failover measure bench bench-quick bench-compare bench-celery servers servers-stop
 
-help: ## this list
+help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## install what the tests need and this machine lacks
+setup: ## install the dependencies of the tests that are missing
 	@scripts/setup
 
 test: ## everything that must pass: format, lints, tests and doc tests, on private servers
@@ -20,7 +20,7 @@ test-long: ## hours of simulation, torture in fifteen variants and failover: mak
 fmt: ## format the code
 	cargo fmt --all
 
-lint: ## the lints that `make test` insists on
+lint: ## the lints of `make test`
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 
 demo: ## the program's own demonstration
@@ -34,30 +34,30 @@ simulate: ## real relays on simulated time, store and destinations: make simulat
 	cargo build --release -p pillarbox-testkit --bin simulate
 	$${CARGO_TARGET_DIR:-target}/release/simulate $(ARGS)
 
-failover: ## kill primaries, promote standbys, swallow packets: make failover ARGS="--failovers 3 --way haproxy"
+failover: ## kill primaries, promote standbys, drop packets: make failover ARGS="--failovers 3 --way haproxy"
 	@scripts/setup
 	cargo build --release -p pillarbox-cli -p pillarbox-testkit
 	$${CARGO_TARGET_DIR:-target}/release/failover $(ARGS)
 
-measure: ## once, death, outage: make measure ARGS=death
+measure: ## measure one case, once, death or outage: make measure ARGS=death
 	cargo build --release -p pillarbox-cli -p pillarbox-testkit
 	$${CARGO_TARGET_DIR:-target}/release/measure $(ARGS)
 
-bench: ## beside its peers and what the database allows: writes bench/RESULTS.md, under an hour
+bench: ## compare with its peers and with plain SQL: writes bench/RESULTS.md, under an hour
 	@bench/run $(ARGS)
 
-bench-quick: ## the same with small counts and one round: a few minutes, into bench/.quick
+bench-quick: ## the same, with small counts and one round: a few minutes, into bench/.quick
 	@bench/run --quick $(ARGS)
 
-bench-compare: ## this tree beside an earlier commit, in turns: make bench-compare BASE=main~5
+bench-compare: ## compare this tree with an earlier commit, in turns: make bench-compare BASE=main~5
 	@bench/compare $(BASE) $(ARGS)
 
-bench-celery: ## beside django-celery-outbox's relay, on the same rows: about eight minutes
+bench-celery: ## compare with django-celery-outbox's relay, on the same rows: about eight minutes
 	@bench/celery/run $(ARGS)
 
 servers: ## start PostgreSQL, RabbitMQ and Redis for tests run by hand, and print their addresses
 	@scripts/setup
 	@scripts/servers start
 
-servers-stop: ## stop them again
+servers-stop: ## stop these servers
 	@scripts/servers stop

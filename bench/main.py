@@ -76,7 +76,7 @@ def main() -> int:
             write(out, about, sections, quick=options.quick, took=time.monotonic() - began)
     print(f"written: {out / 'RESULTS.md'}, after {(time.monotonic() - began) / 60:.0f} minutes", file=sys.stderr)
     if bench.broken:
-        print(f"broken: {', '.join(bench.broken)}", file=sys.stderr)
+        print(f"failed: {', '.join(bench.broken)}", file=sys.stderr)
     return 1 if failed or bench.broken else 0
 
 

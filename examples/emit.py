@@ -37,7 +37,7 @@ def main(path):
         with connection:
             emit_placed(connection, order, {})
     except sqlite3.IntegrityError as error:
-        print(f"the same is not told twice: {error}")
+        print(f"the duplicate is refused: {error}")
 
     try:
         with connection:  # An exception rolls back.

@@ -48,7 +48,7 @@ struct Placed {
 async fn send_mail(message: Message) -> Result<(), SendError> {
     let placed: Placed = message.payload_as().map_err(SendError::reject)?;
     if !placed.to.contains('@') {
-        return Err(SendError::reject(format!("{:?} is no address", placed.to)));
+        return Err(SendError::reject(format!("{:?} is not an address", placed.to)));
     }
     println!("  mailed {}", placed.to);
     Ok(())

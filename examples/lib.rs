@@ -15,7 +15,7 @@ pub fn database_url() -> String {
 /// # Errors
 /// Fails if the database is not reachable or refuses.
 pub async fn open_outbox(url: &str) -> Result<PostgresStore> {
-    let store = PostgresStore::connect(url, "public").await.context("set DATABASE_URL to a PostgreSQL of yours")?;
+    let store = PostgresStore::connect(url, "public").await.context("set DATABASE_URL to your PostgreSQL database")?;
     store.migrate().await?;
     sqlx::query("CREATE TABLE IF NOT EXISTS example_order (id bigint GENERATED ALWAYS AS IDENTITY, cents bigint)")
         .execute(store.pool())

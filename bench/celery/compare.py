@@ -22,7 +22,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PATIENCE = 180.0
-SECTION = "## Figures\n\n"
+SECTION = "## Results\n\n"
 
 
 @dataclass
@@ -206,7 +206,7 @@ def report(figures: list[Figures], options: argparse.Namespace) -> None:
     lines = [
         f"{options.rows:,} rows of about 490 B, {options.rounds} rounds, {options.samples} single tasks.",
         "",
-        "| broker | relay | tasks/s, median (least–most) | × the first | commit to broker, p50 / p99 ms | memory, MB |",
+        "| broker | relay | tasks/s, median (min–max) | × the first | commit to broker, p50 / p99 ms | memory, MB |",
         "|---|---|---|---|---|---|",
     ]
     for broker in dict.fromkeys(one.broker for one in figures):

@@ -99,15 +99,15 @@ def write(out: Path, about: About, sections: list[Section], *, quick: bool, took
     head = [
         "# Results of the benchmark",
         f"One run of `make bench` on {when}, {took / 60:.0f} minutes, everything side by side on the same servers. "
-        "Figures are the median of the rounds, in brackets the least and the most. Absolute figures are this "
-        "machine's: compare within this page. How it is run, and what each contender is, says [README.md](README.md).",
+        "Numbers are the median of the rounds, with the lowest and the highest in brackets. Absolute numbers depend on "
+        "the machine: compare only within this page. How to run it, and the contenders: see [README.md](README.md).",
     ]
     if quick:
         head.append(
-            "**A quick run:** one round, small counts. It shows that everything works; its figures decide nothing."
+            "**A quick run:** one round, small counts. It shows that everything works; its numbers prove nothing."
         )
     if aims:
-        table = Table(["aim", "figure", "target", "", "note"], [aim.cells() for aim in aims], words=True)
+        table = Table(["aim", "result", "target", "", "note"], [aim.cells() for aim in aims], words=True)
         head += ["## Aims", table.markdown()]
     parts = [*head, *(section.markdown() for section in sections), about.markdown(), f"Minutes: {took_each}."]
     (out / "RESULTS.md").write_text("\n\n".join(parts) + "\n")

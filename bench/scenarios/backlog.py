@@ -15,11 +15,11 @@ from frame.rounds import Sample
 TITLE = "Backlog"
 TEXT = """
 A handler that does nothing, one relay. *{base:,} due*: the drain of the other scenarios, {rounds} times. *{pending:,}
-due*: as many as can be drained of them in {window} s, first deleting them, then keeping them. *{base:,} due,
-{waiting:,} waiting*: besides those that are due there are as many that have failed once and are due tomorrow. Every
-table is vacuumed, analysed and written to disk after it was filled. Memory is the most that was resident in the
-relay's process. *Idle*: the program `pillarbox relay` with its defaults for {idle} s, on an empty table and on the
-one with those that wait.
+due*: as many events as can be drained in {window} s, first with deletes, then with kept events. *{base:,} due,
+{waiting:,} waiting*: the table also has this many events that have failed once and are due tomorrow. Every table is
+vacuumed, analysed and written to disk after it is filled. Memory is the largest resident size of the relay's process.
+*Idle*: the program `pillarbox relay` with its defaults for {idle} s, on an empty table and on the table with waiting
+events.
 """
 DAY = 86_400
 MODES = ("delete", "keep")
@@ -92,7 +92,7 @@ def drain(bench: Bench, database: Database, mode: str, count: int, seconds: int 
 def idle_relay(bench: Bench, section: Section, waiting: int, seconds: int) -> None:
     """Memory and share of a processor of a relay with nothing to do."""
     found = {}
-    tables = {"an empty table": bench.outbox("idle_empty"), f"{waiting:,} that wait": fill(bench, "idle", 0, waiting)}
+    tables = {"an empty table": bench.outbox("idle_empty"), f"{waiting:,} waiting": fill(bench, "idle", 0, waiting)}
     for name, database in tables.items():
         with relay(bench, database) as running:
             # What it does once at the start is over.

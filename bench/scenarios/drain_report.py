@@ -39,22 +39,22 @@ FIGURES = {
     "drain.redis.celery_outbox": "celery_outbox.redis.1",
 }
 TEXT = """
-A table with {rows:,} events of about 490 B of JSON is drained (slow peers: {few:,}). Every drain starts from a copy
-of the same filled database, analysed and checkpointed, to brokers of {tasks:,} tasks; each contender has one turn in
-each round. For all of them the rate counts **from the first job that is handed to a handler or a destination to the
-last that the database has as completed**: starting a process counts for nobody. Ours notes the moment in its own
-process after the settle has committed. Peers ask their table every 10 ms once all jobs were handled; with two
-processes every 50 ms, after a pause in which no job came (100 ms, awa 500 ms), so that their end is seen late by up
-to that much. django-celery-outbox is timed from the first message on the broker to the last, and its rows are copied
-back into its table before each drain instead of its database. *One* and *two* are processes on the same table.
+A table with {rows:,} events of about 490 B of JSON is drained (slow peers: {few:,}; to brokers: {tasks:,} tasks).
+Every drain starts from a copy of the same filled database, after ANALYZE and a checkpoint. Each contender runs once
+in each round. The rate is measured **from the first job that is handed to a handler or a destination to the last job
+that the database stores as completed**, so the start of a process does not count. Pillarbox takes the end time in its
+own process after the commit of the settle. For peers, the table is queried every 10 ms once all jobs were handled;
+with two processes every 50 ms, after a pause without jobs (100 ms, awa 500 ms). The end of a peer is therefore seen
+up to that much too late. django-celery-outbox is timed from the first message on the broker to the last. Its rows are
+copied back into its table before each drain; its database is not replaced. *One* and *two* are processes on the same
+table.
 
-Settings of the peers: graphile-worker's are those of its documentation for many small jobs, with the batch delay at
-0; awa's number of workers was picked from a few short runs on a busy machine; nobody's were searched systematically.
-Pillarbox runs with its defaults.
+Settings of the peers: graphile-worker has the settings that its documentation recommends for many small jobs, with a
+batch delay of 0. The number of awa's workers was chosen from a few short runs on a busy machine. No peer was tuned
+systematically. Pillarbox runs with its defaults.
 
-The client of the SQL designs calls libpq with prepared statements and binary results, and looks at nothing in them
-but ids and the floor; it has a process for each connection. Two connections of design d have a half of the table
-each.
+The client of the SQL designs calls libpq with prepared statements and binary results, and reads only ids and the
+floor from them. It has one process per connection. With two connections, design d gives each one half of the table.
 """
 
 

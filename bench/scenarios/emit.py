@@ -20,18 +20,18 @@ NONE, BUSY, IDLE = "no relay", "busy relay", "idle relay"
 # An hour later than anything here: a relay is told of them and has nothing to do.
 LATER = "3600"
 TEXT = f"""
-Writers with a connection each: BEGIN, one statement, COMMIT, again and again. *bare* is a prepared INSERT into the same
-table by the same driver (sqlx), its events made up in the same way, many rows by `unnest`; it leaves to the table's
-defaults what `emit` writes itself (order, headers, times), checks no duplicates and reads nothing back; *emit* is the
-library's `emit`, and `emit_all` for many. Each connection has run a prepared statement of the application's own before,
-as any that emits has: emit prepares its statement only where others are prepared, because a pooler may be between, and
-so both are prepared. The two take turns of 100 ms on the same connections, {{seconds}} s each, with the same table,
-relay and commits (`synchronous_commit` is on); what has begun in a turn is waited for. The cost is that of a writer's
-whole transaction, per event: the ratio of the medians of the turns' rates. Events with keys of *their own*
-(`repeatable`) cannot be duplicates; *given* ones are looked for, and many of them are written under a savepoint, two
-statements more, so that all or none is written. {NONE}: nobody delivers. {BUSY}: the program `pillarbox relay` delivers
-meanwhile what both write, on the same processors: what that alone costs is seen in the bare rates with and without it.
-{IDLE}: the events are due in an hour, so the relay sleeps on and every emit may wake it. The table is emptied before
+Each writer has its own connection and repeats BEGIN, one statement, COMMIT. *bare* is a prepared INSERT into the same
+table with the same driver (sqlx) and the same generated events; many rows are inserted by `unnest`. It leaves the
+columns that `emit` writes itself (order, headers, times) to the table's defaults, does not check for duplicates and
+reads nothing back. *emit* is the library's `emit`, or `emit_all` for many events. Each connection has run a prepared
+statement of the application before, so that emit prepares its statement, too: because of poolers, it does so only on
+such connections. Both take turns of 100 ms on the same connections, {{seconds}} s each, with the same table, relay
+and commits (`synchronous_commit` is on). A transaction that has begun in a turn ends in it. The cost is that of a
+writer's whole transaction per event: the ratio of the medians of the turns' rates. Events with keys of *their own*
+(`repeatable`) cannot be duplicates. *Given* keys are looked up, and many such events are written under a savepoint,
+two more statements, so that all or none are written. {NONE}: no relay is running. {BUSY}: the program `pillarbox
+relay` delivers the events of both on the same processors; the bare rates with and without it show its own cost.
+{IDLE}: the events are due in an hour, so the relay sleeps and every emit may wake it. The table is emptied before
 each run.
 """
 # Who delivers, writers, events per transaction, given keys.

@@ -19,11 +19,11 @@ TITLE = "Held horizon"
 PACE = 0.7
 QUARTERS = 4
 TEXT = """
-Another session keeps a snapshot of the table open (REPEATABLE READ), as a long report or a dump does. Every row
-version that dies meanwhile stays, in the table and in the indexes. *Drain*: {count:,} preloaded events, a handler
-that does nothing, the snapshot taken before; in the same run without it, in turns. *Steady load*: {seconds:.0f} s at
+Another session keeps a snapshot of the table open (REPEATABLE READ), as a long report or a dump does. Until it ends,
+dead row versions stay in the table and in the indexes. *Drain*: {count:,} preloaded events and a handler that does
+nothing, with a snapshot taken before and without one, in turns in the same run. *Steady load*: {seconds:.0f} s at
 {pace:.0%} of the highest rate of producers and relay together (as in the scenario *steady load*), and {short:.0f} s
-without the snapshot beside it. Rates are those of the quarters of the events (drain) or of the time (steady load).
+without the snapshot for comparison. Rates are given per quarter of the events (drain) or of the time (steady load).
 """
 
 

@@ -11,10 +11,10 @@ from peers import graphile
 
 TITLE = "Idle latency"
 TEXT = """
-Single events, 20 to 150 ms apart, each in a transaction of its own, while nothing else happens; from the return of
-the commit to the call of the handler. Pillarbox and graphile-worker take turns, {count} events in each of {turns}
-turns. Pillarbox's relay is woken by the database's notification, as one in another process would be; graphile-worker
-has the settings of its drain.
+Single events, 20 to 150 ms apart, each in its own transaction, on an otherwise idle machine. The latency is from the
+return of the commit to the call of the handler. Pillarbox and graphile-worker take turns, {count} events in each of
+{turns} turns. The database's notification wakes Pillarbox's relay, as it would wake a relay in another process.
+graphile-worker has the settings of its drain.
 """
 
 

@@ -11,10 +11,10 @@ from frame.report import Aim, Section, Table
 TITLE = "Slow destination"
 TEXT = """
 {count:,} events for each of two destinations, in turn, all preloaded; one relay with its defaults. One destination
-answers at once; the other one at once, after 5 s, or never; or it is paused, so that all of its events are put aside
-without a try, the least that can be done with them. The rate is that of the fast one, from its first event to its last.
-Undisturbed is when both answer at once, from the same table: what is for the slow one stands in the same claims and
-costs a write either way, to be delivered or to be put aside.
+responds at once. The other one responds at once, after 5 s or never, or it is paused, so that all of its events are
+parked without an attempt, which is the least work possible. The rate is that of the fast destination, from its first
+event to its last. The undisturbed rate is measured on the same table when both respond at once: the events of the
+slow destination are in the same claims and cost one write in each case, whether they are delivered or parked.
 """
 CASES = {
     "at once": ([], OURS),
@@ -51,11 +51,11 @@ def run(bench: Bench) -> Section:
         if name in KEYS:
             key = KEYS[name]
             section.figures[f"slow.{key}"] = share
-            text = f"slow destination, answers {name}: the other one's rate"
+            text = f"slow destination, responds {name}: the other one's rate"
             section.aims.append(Aim(text, f"{share:.0%}", "keeps its rate (at least 90 %)", share >= 0.9))
     section.tables.append(
-        Table(["the slow one answers", "the fast one's events/s", "of undisturbed", "memory, MB"], rows)
+        Table(["the slow one responds", "the fast one's events/s", "of undisturbed", "memory, MB"], rows)
     )
-    bar = [Bar(f"the other answers {name}", sample, CASES[name][1]) for name, sample in samples.items()]
+    bar = [Bar(f"the other responds {name}", sample, CASES[name][1]) for name, sample in samples.items()]
     section.plots.append(bars("slow", "Rate of the fast one of two destinations", "events/s", bar))
     return section

@@ -16,13 +16,13 @@ WRITERS, PER_TRANSACTION = 8, 10
 STATE = """SELECT n_dead_tup, pg_table_size('outbox_event') / 1e6, pg_indexes_size('outbox_event') / 1e6
     FROM pg_stat_user_tables WHERE relname = 'outbox_event'"""
 TEXT = f"""
-{WRITERS} writers emit {PER_TRANSACTION} events in each transaction, through the library, in a process of their own; a
-relay with its defaults (delivered events are kept) calls a handler that does nothing. Both share the machine's
-processors with the database. The highest rate that they reach together was measured first, in {{calibration}} s with
-writers that do not pause: what was committed divided by the time until the last of it was handled. Then writers keep
-a pace of a share of it for {{seconds}} s. Latency is from the return of the commit to the call of the handler.
-Database CPU is that of all of PostgreSQL's processes, in seconds per second (of 2 here when it has two processors to
-itself). Dead rows and sizes are those at the end.
+{WRITERS} writers emit {PER_TRANSACTION} events per transaction, through the library, in a separate process. A relay
+with its defaults (delivered events are kept) calls a handler that does nothing. Both share the machine's processors
+with the database. First, the highest rate that they reach together is measured in {{calibration}} s with writers that
+do not pause: the committed events divided by the time until the last one was handled. Then the writers keep a share
+of that rate for {{seconds}} s. The latency is from the return of the commit to the call of the handler. The database
+CPU is that of all PostgreSQL processes, in seconds per second (at most 2 with two processors). Dead rows and sizes
+are those at the end.
 """
 
 

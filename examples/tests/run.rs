@@ -103,8 +103,8 @@ async fn celery_tasks() {
         "orders.remind has an id of 36 characters",
         "a chain of 3 tasks, its result is the last one's: true",
         "a chord of 4 tasks",
-        "the event was not emitted: the Celery task \"\" cannot be sent: its name is empty; give it the name that the worker \
-         has registered",
+        "the event was not emitted: the Celery task \"\" cannot be sent: its name is empty; set the name that the \
+         worker has registered",
     ];
     assert_eq!(printed, expected);
     assert_eq!(left, ["orders.charge", "stock.weigh"], "the reminder is due later, the last order never existed");
@@ -131,7 +131,7 @@ fn in_process_handlers() {
         "  mailed ann@example.com",
         "sent order.placed to handler order.placed",
         "created order.placed",
-        r#"dead letter order.placed: "nobody" is no address"#,
+        r#"dead letter order.placed: "nobody" is not an address"#,
         "created order.paid",
         "  audited order.paid",
         "sent order.paid to handler order.*",
@@ -172,7 +172,7 @@ async fn emit_py() {
     command.arg(script).arg(&path);
     let [placed, twice, refused] = run(command).try_into().unwrap();
     assert!(placed.starts_with("order 1 is placed, event ") && placed.ends_with(" is in the outbox"), "{placed}");
-    assert!(twice.starts_with("the same is not told twice: UNIQUE constraint failed"), "{twice}");
+    assert!(twice.starts_with("the duplicate is refused: UNIQUE constraint failed"), "{twice}");
     assert_eq!(refused, "order 2 is not placed: the card was refused; its events: 0");
     let [event] = claimed(&store).await.try_into().expect("one event");
     assert_eq!((&*event.idempotency_key, event.payload.get()), ("Order:1", r#"{"cents": 1990}"#));

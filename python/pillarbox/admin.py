@@ -118,10 +118,10 @@ class _ReadOnlyAdmin(admin.ModelAdmin):
             text = ngettext("%d event reset for retry.", "%d events reset for retry.", due) % due
             self.message_user(request, text, messages.SUCCESS)
         if sending := answers["being_sent"]:
-            text = ngettext("%d event is being sent: left.", "%d events are being sent: left.", sending) % sending
+            text = ngettext("%d event is being sent: skipped.", "%d events are being sent: skipped.", sending) % sending
             self.message_user(request, text, messages.WARNING)
         if left := len(ids) - due - sending:
-            text = ngettext("%d event needs no retry: left.", "%d events need no retry: left.", left) % left
+            text = ngettext("%d event needs no retry: skipped.", "%d events need no retry: skipped.", left) % left
             self.message_user(request, text, messages.WARNING)
 
 
@@ -147,7 +147,7 @@ class OutboxEventAdmin(_ReadOnlyAdmin):
         selected = queryset.count()
         failed = queryset.filter(status=OutboxEvent.Status.FAILED)
         if left := selected - failed.count():
-            text = ngettext("%d event has not failed: left.", "%d events have not failed: left.", left) % left
+            text = ngettext("%d event has not failed: skipped.", "%d events have not failed: skipped.", left) % left
             self.message_user(request, text, messages.WARNING)
         self._retry(request, failed, "Retried by an admin action")
 

@@ -48,8 +48,8 @@ def _database() -> Iterator[CheckMessage]:
     connection = connections[router.db_for_write(OutboxEvent)]
     if connection.vendor not in ("postgresql", "sqlite"):
         yield Error(
-            f'The outbox cannot live in the database "{connection.alias}" ({connection.vendor}).',
-            hint="It needs PostgreSQL or SQLite: give the app pillarbox such a database by a database router.",
+            f'The outbox cannot be in the database "{connection.alias}" ({connection.vendor}).',
+            hint="It needs PostgreSQL or SQLite: route the app pillarbox to such a database with a database router.",
             id="pillarbox.E001",
         )
     elif connection.vendor == "sqlite" and sqlite3.sqlite_version_info < _LEAST_SQLITE:
@@ -146,7 +146,7 @@ def _shared_tasks(app: Any, before: Any) -> Iterator[CheckMessage]:
     elif not isinstance(current, OutboxCelery):
         yield Error(
             f'Tasks of @shared_task are sent by the app "{current.main}", past the outbox.',
-            hint="Make the app of CELERY_OUTBOX_APP last, or give the other one set_as_current=False.",
+            hint="Create the app of CELERY_OUTBOX_APP last, or create the other one with set_as_current=False.",
             id="pillarbox.E011",
         )
 
@@ -166,7 +166,7 @@ def _masks() -> Iterator[CheckMessage]:
     try:
         mask.parsed(tuple(mask.configured()))
     except json_path.InvalidPath as error:
-        hint = "Until it is right, the admin masks all payloads."
+        hint = "Until it is valid, the admin masks all payloads."
         yield Error(f"PILLARBOX_MASK: {error}.", hint=hint, id="pillarbox.E012")
     else:
         yield from _masked_by_the_relay_only(mask.configured())
@@ -205,8 +205,8 @@ def _retention() -> Iterator[CheckMessage]:
         yield Error(f"{error}.", id="pillarbox.E014")
     if retention.has_task_name():
         yield Warning(
-            "task_name of CELERY_OUTBOX_DLQ_RETENTION is not obeyed: failed events of all types are kept equally long.",
-            hint="Leave it out; to delete some earlier, use a queryset of pillarbox.models.DeadLetter.",
+            "task_name of CELERY_OUTBOX_DLQ_RETENTION is ignored: failed events of all types are kept equally long.",
+            hint="Remove it; to delete some types earlier, use a queryset of pillarbox.models.DeadLetter.",
             id="pillarbox.W004",
         )
 
@@ -221,5 +221,5 @@ def _unknown() -> Iterator[CheckMessage]:
         if name.startswith("PILLARBOX_") and name not in KNOWN_SETTINGS:
             near = difflib.get_close_matches(name, KNOWN_SETTINGS, 1)
             yield Warning(
-                f"There is no setting {name}.", hint=f"Is it {near[0]}?" if near else None, id="pillarbox.W001"
+                f"There is no setting {name}.", hint=f"Did you mean {near[0]}?" if near else None, id="pillarbox.W001"
             )

@@ -53,7 +53,7 @@ def run_write(
     except (DatabaseError, InterfaceError) as error:
         if before is None or not _is_broken(connection, before, error):
             raise
-        logger.warning("pillarbox_connection_lost: %s; writing again on a new connection", _first_line(error))
+        logger.warning("pillarbox_connection_lost: %s; retrying on a new connection", _first_line(error))
     connection.close()
     try:
         return statement()

@@ -188,8 +188,8 @@ def _columns(row: Row) -> tuple[Any, ...]:
     _check_text("aggregate_type", row.aggregate_type, AGGREGATE_LIMIT)
     if row.aggregate_type == CELERY:
         raise InvalidEvent(
-            f'the aggregate_type "{CELERY}" is reserved for tasks that pillarbox.celery.OutboxCelery records; name what'
-            " the event is about, or send the task by the app"
+            f'the aggregate_type "{CELERY}" is reserved for tasks that pillarbox.celery.OutboxCelery records; choose'
+            " another, or send the task with the app"
         )
     _check_text("aggregate_id", row.aggregate_id, AGGREGATE_LIMIT)
     _check_text("event_type", row.event_type, NAME_LIMIT)
@@ -286,7 +286,7 @@ def _unstorable(name: str, what: str) -> InvalidEvent:
 def _duplicate(row: Row) -> IntegrityError:
     return IntegrityError(
         f'an event "{row.event_type}" with the idempotency key "{row.idempotency_key}" exists already; if it may '
-        "happen again to the same aggregate, emit it with repeatable=True or with an idempotency_key of its own"
+        "happen more than once to an aggregate, emit it with repeatable=True or with another idempotency_key"
     )
 
 

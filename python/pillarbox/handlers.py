@@ -32,7 +32,7 @@ def handler(*patterns: str) -> Callable[[F], F]:
     one event (at least once): `event.id` tells them apart.
     """
     if not patterns or not all(isinstance(pattern, str) and pattern for pattern in patterns):
-        raise TypeError('name the types of events: @pillarbox.handler("order.*")')
+        raise TypeError('give the event types: @pillarbox.handler("order.*")')
 
     def register(function: F) -> F:
         _registered.extend((pattern, function) for pattern in patterns)

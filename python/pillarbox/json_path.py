@@ -95,7 +95,7 @@ def _selector(path: str, place: int) -> tuple[Selector, int]:
     if path.startswith("*", place):
         return _All(), place + 1
     if path.startswith("?", place):
-        raise InvalidPath(f"{path!r} has a filter ({path[place:]!r}), which Django's admin does not know")
+        raise InvalidPath(f"{path!r} has a filter ({path[place:]!r}), which Django's admin does not support")
     if found := _STRING.match(path, place):
         return _text(path, found[0]), found.end()
     if found := _SLICE.match(path, place):
@@ -116,7 +116,7 @@ def _text(path: str, quoted: str) -> str:
 
 
 def _not_understood(path: str, place: int) -> InvalidPath:
-    what = f"{path[place:]!r} is not understood" if place < len(path) else "it ends too early"
+    what = f"{path[place:]!r} is not valid" if place < len(path) else "it ends too early"
     return InvalidPath(f"{path!r} is not a JSON path: {what}; write it like {EXAMPLES}")
 
 

@@ -45,7 +45,7 @@ def _wanted(rows: Sequence[Row]) -> bool:
     try:
         return any(handlers.wanted(row.event_type, row.aggregate_type) for row in rows)
     except Exception:
-        logger.exception("pillarbox_handlers_broken: the handlers cannot be loaded; the event waits for the next sweep")
+        logger.exception("pillarbox_handlers_broken: loading the handlers failed; the event waits for the next sweep")
         return False
 
 

@@ -82,7 +82,7 @@ class _Round:
         ours = self.store.settle(event.pk, self.token, verdict, failed)
         self.events.remove(event)
         if not ours:
-            logger.warning("pillarbox_lease_lost: event %s took longer than its lease; it is sent again", event.pk)
+            logger.warning("pillarbox_lease_lost: event %s took longer than its lease; it will be sent again", event.pk)
 
     def give_back(self) -> None:
         """What an interrupt left unprocessed is due again at once."""

@@ -32,11 +32,11 @@ def find_program() -> str:
     if given:
         if found := shutil.which(given):
             return found
-        raise ImproperlyConfigured(f"PILLARBOX_PROGRAM {str(given)!r} is not a program that can be run")
+        raise ImproperlyConfigured(f"PILLARBOX_PROGRAM {str(given)!r} is not an executable program")
     if found := shutil.which("pillarbox", path=sysconfig.get_path("scripts")) or shutil.which("pillarbox"):
         return found
     raise ImproperlyConfigured(
-        "the program pillarbox is not there: it comes with `pip install pillarbox`; if it is somewhere else, set"
+        "the program pillarbox was not found: it comes with `pip install pillarbox`; if it is somewhere else, set"
         " PILLARBOX_PROGRAM to its path"
     )
 
@@ -53,12 +53,12 @@ def database_url(alias: str) -> str:
     database = wrapper.settings_dict
     if wrapper.vendor == "sqlite":
         if wrapper.is_in_memory_db() or str(database["NAME"]).startswith("file:"):
-            raise ImproperlyConfigured(f'the database "{alias}" is not named by a path, and the relay needs a file')
+            raise ImproperlyConfigured(f'the database "{alias}" is not a file, but the relay needs one')
         return f"sqlite://{os.path.abspath(database['NAME'])}"
     if wrapper.vendor != "postgresql":
         raise ImproperlyConfigured(
-            f'the database "{alias}" is {wrapper.vendor}, and the relay works on PostgreSQL and SQLite; give the app'
-            " pillarbox such a database by a database router"
+            f'the database "{alias}" is {wrapper.vendor}, but the relay supports only PostgreSQL and SQLite;'
+            " route the app pillarbox to such a database with a database router"
         )
     return _postgres_url(alias, database)
 
@@ -67,8 +67,8 @@ def _postgres_url(alias: str, database: dict[str, Any]) -> str:
     options = database.get("OPTIONS") or {}
     if options.get("service"):
         raise ImproperlyConfigured(
-            f'the database "{alias}" is named by a service file, which the relay does not read; give HOST and NAME, or'
-            " set PILLARBOX_DATABASE_URL"
+            f'the database "{alias}" is configured by a service file, which the relay does not support; set'
+            " HOST and NAME, or PILLARBOX_DATABASE_URL"
         )
     host = database.get("HOST") or ""
     query = {name: str(options[name]) for name in _POSTGRES_OPTIONS if options.get(name)}

@@ -49,7 +49,7 @@ def listen(lines: Iterable[str | bytes]) -> None:
         try:
             outcome = json.loads(line)
         except ValueError:
-            _logger.warning("the relay has said something that is not JSON: %.200r", line)
+            _logger.warning("relay report is not JSON: %.200r", line)
             continue
         tell(outcome)
 
@@ -57,7 +57,7 @@ def listen(lines: Iterable[str | bytes]) -> None:
 def tell(outcome: dict[str, Any]) -> None:
     """Sends the signal of one outcome; only tasks have some."""
     if outcome.get("outcome") == "dropped":
-        _logger.warning("receivers are too slow: the outcomes of %s tasks are not told", outcome.get("count"))
+        _logger.warning("signal receivers are too slow: no signals for %s tasks", outcome.get("count"))
         return
     if outcome.get("aggregate_type") != _TASKS:
         return

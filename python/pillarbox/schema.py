@@ -84,7 +84,7 @@ class ApplyOutbox(Operation):
                 schema_editor.execute(f"DROP SEQUENCE IF EXISTS {sequence}")
 
     def describe(self) -> str:
-        return f"Apply version {self.version} of the outbox's tables, unless they are there"
+        return f"Apply version {self.version} of the outbox's tables, unless they exist"
 
     def _file(self, connection: BaseDatabaseWrapper) -> str:
         return statements.text(statements.folder(connection), f"migrations/{self.version:04}_{self.name}")

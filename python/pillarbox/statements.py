@@ -24,8 +24,8 @@ def folder(connection: BaseDatabaseWrapper) -> str:
         return _FOLDERS[connection.vendor]
     except KeyError:
         raise NotSupportedError(
-            f'the outbox cannot live in the database "{connection.alias}" ({connection.vendor}): it needs PostgreSQL '
-            "or SQLite; give the app pillarbox such a database by a database router"
+            f'the outbox cannot be in the database "{connection.alias}" ({connection.vendor}): it needs PostgreSQL '
+            "or SQLite; route the app pillarbox to such a database with a database router"
         ) from None
 
 

@@ -25,7 +25,7 @@ LOSSES_BEFORE_FAILED = 7
 ATTEMPTS_KEPT = 20
 _GIVEN_UP = (
     f"given up: {LOSSES_BEFORE_FAILED} relays died or hung while they had this event, the last ones while they had "
-    "nothing else; find out why before it is retried"
+    "no other event; find the cause before you retry it"
 )
 
 

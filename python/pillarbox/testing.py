@@ -57,7 +57,7 @@ class Outbox:
             wanted = ", ".join([event_type, *(f"{name}={value!r}" for name, value in fields.items())])
             number = "" if count is None else f" {count} times, but {len(found)} times"
             there = "\n".join(f"  {_told(row)}" for row in self._rows().order_by("seq")) or "  nothing"
-            raise AssertionError(f"{wanted} was not emitted{number}; what was:\n{there}")
+            raise AssertionError(f"{wanted} was not emitted{number}; emitted:\n{there}")
         return found[-1]
 
     def assert_not_emitted(self, event_type: str = "*", **fields: Any) -> None:
@@ -80,7 +80,7 @@ class Outbox:
             for event in taken:
                 self._deliver(event)
                 delivered += 1
-        raise AssertionError(f"the outbox is not empty after {_ROUNDS} rounds: does a task retry itself for ever?")
+        raise AssertionError(f"the outbox is not empty after {_ROUNDS} rounds; a task may retry itself endlessly")
 
     def _rows(self) -> Any:
         from django.db import router

@@ -77,7 +77,7 @@
   const show = (lost) => {
     button.setAttribute("aria-pressed", String(on));
     button.classList.toggle("lost", lost);
-    word.textContent = lost ? "No answer" : on ? "Live" : "Stopped";
+    word.textContent = lost ? "No response" : on ? "Live" : "Stopped";
   };
   show(false);
   button.addEventListener("click", () => {

@@ -146,11 +146,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Operator {
             Role::Operator => Ok(Self(who)),
             Role::Viewer if who.name == ANYONE => Err(Refusal::new(
                 StatusCode::FORBIDDEN,
-                "without users the admin only shows; add [admin.users.NAME] with role \"operator\" to the configuration",
+                "without users the admin is read-only; add [admin.users.NAME] with role \"operator\" to the \
+                 configuration",
             )),
             Role::Viewer => Err(Refusal::new(
                 StatusCode::FORBIDDEN,
-                format!("{} is a viewer, and this needs an operator", who.name),
+                format!("{} is a viewer; this needs the role operator", who.name),
             )),
         }
     }
@@ -170,7 +171,7 @@ fn known(parts: &Parts) -> Result<Identity, Refusal> {
         if visitor.is_some_and(|visitor| visitor.can_log_in) {
             Refusal::unknown("log in, or send a token as \"Authorization: Bearer TOKEN\"")
         } else {
-            Refusal::new(StatusCode::UNAUTHORIZED, "the application does not know who sends this request; log in there")
+            Refusal::new(StatusCode::UNAUTHORIZED, "the application did not authenticate this request; log in there")
         }
     })
 }
@@ -273,7 +274,7 @@ pub(crate) async fn guard(State(access): State<Arc<Access>>, mut request: Reques
     let mut response = match tokio::time::timeout(PATIENCE, answered).await {
         Ok(response) => response,
         Err(_) => {
-            Refusal::new(StatusCode::GATEWAY_TIMEOUT, "that took too long; the database may be slow").told(&asking)
+            Refusal::new(StatusCode::GATEWAY_TIMEOUT, "the request timed out; the database may be slow").told(&asking)
         }
     };
     if let Some(refusal) = response.extensions_mut().remove::<Refusal>() {
@@ -346,7 +347,8 @@ fn form_field<'a>(body: &'a [u8], name: &str) -> Option<&'a str> {
 fn forged() -> Refusal {
     Refusal::new(
         StatusCode::FORBIDDEN,
-        "the form's token is missing or not this session's, so that nothing was done; reload the page and try again",
+        "the form's token is missing or belongs to another session, so nothing was changed; reload the page and try \
+         again",
     )
 }
 

@@ -38,7 +38,8 @@ const DOCUMENT: &str = "/api/v1/openapi.json";
 #[openapi(
     info(
         title = "Pillarbox",
-        description = "See and steer a transactional outbox. Reads need a viewer, actions an operator.",
+        description = "Inspect and control a transactional outbox. Reading needs the role viewer, actions need the \
+            role operator.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
     components(schemas(Problem)),
@@ -113,7 +114,7 @@ async fn not_so(response: Response) -> Response {
     if response.status() != StatusCode::METHOD_NOT_ALLOWED {
         return response;
     }
-    let detail = "this cannot be done here; the header Allow says what can".to_owned();
+    let detail = "this method is not allowed here; see the header Allow".to_owned();
     let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail);
     (StatusCode::METHOD_NOT_ALLOWED, [(CONTENT_TYPE, problem::KIND)], problem.to_json()).into_response()
 }

@@ -36,7 +36,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         let query = Query::from_request_parts(parts, state).await;
         let Query(asked) =
-            query.map_err(|error| bad(format!("the parameters are not understood: {}", error.body_text())))?;
+            query.map_err(|error| bad(format!("the parameters are not valid: {}", error.body_text())))?;
         Ok(Self(asked))
     }
 }
@@ -52,8 +52,10 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
         let api = parts.extensions.get::<ToApi>().is_some();
         let path = Path::from_request_parts(parts, state).await;
         path.map(|Path(at)| Self(at)).map_err(|error| match api {
-            true => bad(format!("the address is not understood: {}", error.body_text())),
-            false => Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; the address may be mistyped"),
+            true => bad(format!("the path is not valid: {}", error.body_text())),
+            false => {
+                Refusal::new(StatusCode::NOT_FOUND, "nothing was found at this address; check it for typing errors")
+            }
         })
     }
 }
@@ -66,7 +68,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Refusal> {
         if !is_json(request.headers()) {
-            let what = "the body must be JSON; say so with \"Content-Type: application/json\"";
+            let what = "the body must be JSON; send the header \"Content-Type: application/json\"";
             return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
         }
         let bytes: Bytes = request.extract().await.map_err(|error: BytesRejection| match error.status() {
@@ -75,7 +77,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             }
             _ => bad(format!("the body cannot be read: {}", error.body_text())),
         })?;
-        let not_understood = |error| bad(format!("the body is not understood: {error}"));
+        let not_understood = |error| bad(format!("the body is not valid: {error}"));
         serde_json::from_slice(&bytes).map(|Object(body)| Self(body)).map_err(not_understood)
     }
 }

@@ -207,7 +207,7 @@ impl MaskError {
         let place = path.get(error.position()..).filter(|rest| !rest.is_empty());
         let what = match (path.starts_with('$'), error.message(), place) {
             (false, ..) => "it does not begin with $".to_owned(),
-            (true, "parser error", Some(rest)) => format!("{rest:?} is not understood"),
+            (true, "parser error", Some(rest)) => format!("{rest:?} is not valid"),
             (true, what, Some(rest)) => format!("{what}, at {rest:?}"),
             (true, what, None) => format!("{what}, at its end"),
         };

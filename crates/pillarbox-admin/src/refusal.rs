@@ -106,7 +106,7 @@ pub(crate) fn page_response(status: StatusCode, page: &impl Template) -> Respons
     match page.render() {
         Ok(text) => (status, Html(text)).into_response(),
         Err(error) => {
-            tracing::error!(%error, "a page cannot be written");
+            tracing::error!(%error, "rendering a page failed");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }

@@ -104,7 +104,7 @@ impl Admin {
             .merge(access::login_routes(&access))
             .merge(assets::routes())
             .fallback(async || {
-                Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; the address may be mistyped")
+                Refusal::new(StatusCode::NOT_FOUND, "nothing was found at this address; check it for typing errors")
             })
             .layer(from_fn_with_state(access, access::guard))
     }

@@ -76,13 +76,13 @@ pub(crate) async fn serve(
         Err(error) if beside && settings.listen == Listen::Usual => {
             tracing::warn!(
                 %address, %error,
-                "the admin pages are not served: nobody can listen there; set admin.listen to another port, or to \"off\""
+                "admin not served: listening failed; set admin.listen to another port, or to \"off\""
             );
             return Ok(None);
         }
         Err(error) => {
             return Err(error).with_context(|| {
-                format!("admin.listen: {address} cannot be listened on; choose another port or address")
+                format!("admin.listen: listening on {address} failed; choose another port or address")
             });
         }
     };
@@ -94,7 +94,7 @@ pub(crate) async fn serve(
         .secure_cookies(settings.tls.is_some() || settings.behind_tls_proxy)
         .trusted_proxies(settings.trusted_proxies.clone());
     let scheme = if tls.is_some() { "https" } else { "http" };
-    tracing::info!(address = %format_args!("{scheme}://{address}"), users = settings.users.len(), "the admin is served");
+    tracing::info!(address = %format_args!("{scheme}://{address}"), users = settings.users.len(), "admin is served");
     let proxies = settings.trusted_proxies.clone();
     let door = Door::new("admin", listener, CONNECTIONS).with_tls(tls);
     let door = door.shared(move |address| proxies.contain(address));

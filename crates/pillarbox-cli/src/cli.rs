@@ -18,7 +18,7 @@ Without a configuration the outbox is in pillarbox.db, a SQLite file in the curr
 `pillarbox check-config --default` prints every setting with its default.
 Variables like PILLARBOX_DATABASE_URL and PILLARBOX_RELAY_BATCH_SIZE override the file.
 
-Exit codes: 0 all is well, 1 it failed, 2 the command line or the configuration is wrong.";
+Exit codes: 0 success, 1 failure, 2 invalid command line or configuration.";
 
 /// A transactional outbox: what a database transaction committed is delivered, at least once
 #[derive(Debug, Parser)]

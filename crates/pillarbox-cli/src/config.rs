@@ -107,9 +107,9 @@ impl Settings {
                 "there is no destination of kind \"celery\" for the tasks of django-celery-outbox; add [destinations.celery] \
                  with its broker, or set {BROKER_VARIABLE}"
             ),
-            several => format!(
-                "there are {several} destinations of kind \"celery\" and no [[routes]] that say which tasks go where; add them"
-            ),
+            several => {
+                format!("there are {several} destinations of kind \"celery\" and no [[routes]] between them; add them")
+            }
         }))
     }
 }

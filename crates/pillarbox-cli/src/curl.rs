@@ -35,7 +35,7 @@ pub(crate) fn command(detail: &EventDetail, destination: &DestinationSettings) -
         let _ = write!(command, " \\\n  --data-binary {}", quoted(&request.body));
     }
     if request.signed {
-        command.push_str("\n# Its webhook-signature is left out: it can be made only with the secret.");
+        command.push_str("\n# The webhook-signature is left out, because it needs the secret.");
     }
     Some(command)
 }

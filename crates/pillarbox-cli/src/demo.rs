@@ -52,7 +52,7 @@ pub(crate) enum Show {
 /// Runs the demo. Returns `None` if `stop` completes first.
 pub(crate) async fn run(play: Play, show: Show, stop: impl Future<Output = ()>) -> anyhow::Result<Option<Verdict>> {
     let began = Instant::now();
-    let directory = tempfile::tempdir().context("no temporary directory can be made")?;
+    let directory = tempfile::tempdir().context("creating a temporary directory failed")?;
     let store = SqliteStore::open(directory.path().join("demo.db")).await?;
     store.migrate().await?;
     let tally = Arc::new(Tally::new(play));
@@ -83,7 +83,7 @@ pub(crate) async fn run(play: Play, show: Show, stop: impl Future<Output = ()>) 
         () = stop => Ok(false),
     };
     drop(enough);
-    relaying.await.context("the relay ended badly")??;
+    relaying.await.context("the relay failed")??;
     let ended = ended?;
     board.finish()?;
     if !ended {

@@ -102,7 +102,7 @@ impl Door {
                 }
             };
             let Some(place) = places.take(peer.ip()) else {
-                tracing::debug!(%peer, "{name}: connection refused: too many are busy");
+                tracing::debug!(%peer, "{name}: connection refused: too many connections");
                 continue;
             };
             let (acceptor, routes) = (tls.as_ref().map(|tls| tls.acceptor()), routes.clone());

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     logging::start(&cli);
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(output, &anyhow::Error::new(error).context("the runtime cannot be started")),
+        Err(error) => return fail(output, &anyhow::Error::new(error).context("starting the runtime failed")),
     };
     match runtime.block_on(commands::run(cli, output)) {
         Ok(code) => code,

@@ -64,7 +64,7 @@ impl Otlp {
         });
         match tokio::time::timeout(PATIENCE * 2, end).await {
             Ok(Ok(Ok(()))) => {}
-            _ => tracing::warn!("not all spans could be exported before the end"),
+            _ => tracing::warn!("exporting the last spans failed"),
         }
     }
 }
@@ -82,7 +82,7 @@ fn exporter(export: Export) -> anyhow::Result<SpanExporter> {
         .with_protocol(Protocol::HttpBinary)
         .with_headers(headers)
         .build()
-        .context("the exporter of spans cannot be made; check [tracing] and the variables OTEL_EXPORTER_OTLP_…")
+        .context("creating the span exporter failed; check [tracing] and the variables OTEL_EXPORTER_OTLP_…")
 }
 
 fn resource(settings: &TracingSettings) -> Resource {

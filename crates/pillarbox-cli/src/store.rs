@@ -140,7 +140,7 @@ impl Opened {
         let opened = Self::bare(database).await?;
         if let Some(path) = new_file {
             opened.migrate().await?;
-            output.note(&format!("made a new outbox in {}", path.display()));
+            output.note(&format!("created a new outbox in {}", path.display()));
         }
         Ok(opened)
     }
@@ -186,7 +186,7 @@ impl Opened {
     /// Returns the statements that grant a role its rights.
     pub(crate) fn grants(&self, kind: Role, role: &str) -> anyhow::Result<String> {
         match self {
-            Self::Sqlite(_) => bail!("SQLite has no roles, so there are no rights to give; leave the roles out"),
+            Self::Sqlite(_) => bail!("SQLite has no roles; leave the roles out"),
             Self::Postgres(store) => Ok(store.grants(kind, role)),
         }
     }
@@ -206,7 +206,7 @@ fn is_empty(path: &Path) -> bool {
 async fn open_file(path: &Path) -> anyhow::Result<SqliteStore> {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
-        bail!("the directory {} for the database's file does not exist; create it", directory.display());
+        bail!("the directory {} for the database file does not exist; create it", directory.display());
     }
     SqliteStore::open(path).await.with_context(|| path.display().to_string())
 }

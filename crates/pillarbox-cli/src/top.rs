@@ -83,11 +83,12 @@ enum Wish {
 }
 
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
-    session.own("look at it with `pillarbox stats`")?;
+    session.own("use `pillarbox stats`")?;
     if !arguments.once && !std::io::stdout().is_terminal() {
-        return Err(
-            Misuse("top needs a terminal, and standard output is none; add --once for one frame".to_owned()).into()
-        );
+        return Err(Misuse(
+            "top needs a terminal, but standard output is not one; add --once for one frame".to_owned(),
+        )
+        .into());
     }
     let watch = Watch { desk: admin::desk(session.open().await?.people(), &session.settings) };
     let mut app = App::new(session.settings.database.shown(), watch.overview().await?);
@@ -120,11 +121,11 @@ impl Watch {
         let who = who();
         Ok(match asked {
             Asked::Pause(name) => match self.desk.pause(name, &who).await? {
-                true => format!("{name} is paused: its events wait"),
-                false => format!("{name} was paused already"),
+                true => format!("{name} is paused: its events are parked"),
+                false => format!("{name} was already paused"),
             },
             Asked::Resume(name) => match self.desk.resume(name, &who).await? {
-                true => format!("{name} goes on"),
+                true => format!("{name} is resumed"),
                 false => format!("{name} was not paused"),
             },
         })
@@ -133,15 +134,15 @@ impl Watch {
 
 /// Runs until the user quits. If the database does not respond, shows the error and tries again.
 async fn live(app: &mut App, watch: &Watch, every: Duration) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be listened for")?;
-    let mut hangup = signal(SignalKind::hangup()).context("SIGHUP cannot be listened for")?;
+    let mut terminate = signal(SignalKind::terminate()).context("installing the SIGTERM handler failed")?;
+    let mut hangup = signal(SignalKind::hangup()).context("installing the SIGHUP handler failed")?;
     let mut keys = keys();
     let mut ticks = tokio::time::interval(every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
+    let mut terminal = ratatui::try_init().context("terminal setup failed")?;
     let _restored = Restored;
     loop {
-        terminal.draw(|frame| screen::draw(frame, app)).context("the terminal cannot be drawn to")?;
+        terminal.draw(|frame| screen::draw(frame, app)).context("drawing to the terminal failed")?;
         tokio::select! {
             _ = terminate.recv() => return Ok(()),
             _ = hangup.recv() => return Ok(()),
@@ -204,7 +205,7 @@ impl App {
                 self.overview = overview;
                 self.selected = self.selected.min(self.overview.destinations.len().saturating_sub(1));
             }
-            Err(error) => self.said = Some(format!("the database does not answer: {error}")),
+            Err(error) => self.said = Some(format!("database does not respond: {error}")),
         }
     }
 

@@ -38,8 +38,8 @@ pub(crate) async fn serve(
 ) -> anyhow::Result<Serving> {
     let listener = TcpListener::bind(listen)
         .await
-        .with_context(|| format!("metrics.listen: {listen} cannot be listened on; choose another port or address"))?;
-    tracing::info!(address = %listener.local_addr()?, "figures and health are served");
+        .with_context(|| format!("metrics.listen: listening on {listen} failed; choose another port or address"))?;
+    tracing::info!(address = %listener.local_addr()?, "metrics and health are served");
     let routes = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(alive))
@@ -52,8 +52,8 @@ async fn metrics(State(shown): State<Shown>) -> Response {
     match shown.prometheus.render() {
         Ok(text) => ([(CONTENT_TYPE, PROMETHEUS_TEXT)], text).into_response(),
         Err(error) => {
-            tracing::error!(%error, "metrics cannot be rendered");
-            (StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be rendered; the log says why").into_response()
+            tracing::error!(%error, "rendering metrics failed");
+            (StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be rendered; see the log").into_response()
         }
     }
 }

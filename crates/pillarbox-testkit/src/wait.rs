@@ -19,6 +19,6 @@ pub async fn wait_until(what: &str, timeout: Duration, mut check: impl AsyncFnMu
         }
     };
     if time::timeout(timeout, waiting).await.is_err() {
-        panic!("waited {timeout:?} in vain until {what}");
+        panic!("timed out after {timeout:?}, waiting until {what}");
     }
 }

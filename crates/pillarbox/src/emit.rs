@@ -74,7 +74,8 @@ impl Emitted {
 #[diagnostic::on_unimplemented(
     message = "events cannot be emitted through `{Self}`",
     label = "not a transaction that Pillarbox knows",
-    note = "begin a transaction, write your data in it, and emit through it: a pool or a bare connection has none",
+    note = "begin a transaction, write your data in it, and emit through it: a pool or a bare connection is not a \
+        transaction",
     note = "each driver is a feature of the crate pillarbox; blocking diesel has `pillarbox::emit::blocking`"
 )]
 pub trait Transaction: Send {

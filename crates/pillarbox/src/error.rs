@@ -14,9 +14,8 @@ pub enum EmitError {
     Invalid(#[from] InvalidEvent),
     /// Such an event exists already. Nothing was written, and the transaction is usable.
     #[error(
-        "an event {event_type:?} with the idempotency key {idempotency_key:?} exists already; if it may happen again \
-         to the same aggregate, say so with Event::repeatable() or give it a key of its own; if telling it once is \
-         enough, use emit_once"
+        "an event {event_type:?} with the idempotency key {idempotency_key:?} exists already; if it may happen more \
+         than once to an aggregate, use Event::repeatable() or another key; to ignore duplicates, use emit_once"
     )]
     Duplicate {
         /// The type of the refused event.
@@ -28,7 +27,7 @@ pub enum EmitError {
     #[error("emit was called outside a transaction; begin one, and write your data and the event in it")]
     NoTransaction,
     /// The database or its driver failed.
-    #[error("the outbox could not be written: {error}{hint}", error = .0, hint = hint(.0.as_ref()))]
+    #[error("emit failed: {error}{hint}", error = .0, hint = hint(.0.as_ref()))]
     Driver(#[source] DriverError),
 }
 
@@ -53,7 +52,7 @@ pub enum StoreError {
         source: DriverError,
     },
     /// The database server does not respond, or refuses the connection.
-    #[error("no connection to PostgreSQL at {address}: {source}; is it running, and is the database's URL right?")]
+    #[error("connection to PostgreSQL at {address} failed: {source}; check database.url and that the server runs")]
     Connect {
         /// Host and port, or the directory of the socket.
         address: String,
@@ -84,8 +83,8 @@ pub enum StoreError {
     },
     /// The tables of django-celery-outbox are missing, or too old for this program.
     #[error(
-        "{what} in schema {schema:?}: run `manage.py migrate django_celery_outbox` with django-celery-outbox 0.4.3, and \
-         look whether the database's URL and schema are those of the Django project"
+        "{what} in schema {schema:?}: run `manage.py migrate django_celery_outbox` with django-celery-outbox 0.4.3, \
+         and check that the database URL and schema are those of the Django project"
     )]
     NotAdoptable {
         /// The missing part.
@@ -95,8 +94,8 @@ pub enum StoreError {
     },
     /// The tables of django-celery-outbox are too new for this program.
     #[error(
-        "{table:?} has a column {column:?} that must be written and that this program does not know: the tables are of a \
-         newer django-celery-outbox than 0.4.3; install a newer pillarbox"
+        "{table:?} has the unknown column {column:?}, which needs a value: the tables are from a django-celery-outbox \
+         newer than 0.4.3; install a newer pillarbox"
     )]
     TooNewToAdopt {
         /// The name of the table.
@@ -109,7 +108,8 @@ pub enum StoreError {
     BadCursor(#[from] crate::store::BadCursor),
     /// A name is not valid for a schema.
     #[error(
-        "{name:?} cannot be a schema's name: letters, digits and underscores, not starting with a digit, at most 63"
+        "{name:?} is not a valid schema name: use at most 63 letters, digits and underscores, and do not start with a \
+         digit"
     )]
     BadSchemaName {
         /// The name as it was given.
@@ -133,7 +133,7 @@ pub enum StoreError {
 #[non_exhaustive]
 pub enum BuildError {
     /// A route names a destination that does not exist.
-    #[error("the route for {pattern:?} goes to {destination:?}, which is not a destination; there are: {known}")]
+    #[error("the route for {pattern:?} goes to {destination:?}, which is not a destination; choose one of: {known}")]
     UnknownDestination {
         /// The route's pattern.
         pattern: String,
@@ -156,8 +156,8 @@ pub enum BuildError {
     },
     /// A lease can run out during a send.
     #[error(
-        "the lease ({lease:?}) must be longer, by a tenth at least, than the timeout of destination {destination:?} ({timeout:?}), or its \
-         events could be sent twice; raise relay.lease or lower the timeout"
+        "the lease ({lease:?}) must be at least a tenth longer than the timeout of destination {destination:?} \
+         ({timeout:?}), or its events could be sent twice; raise relay.lease or lower the timeout"
     )]
     LeaseTooShort {
         /// The relay's lease.

@@ -73,8 +73,8 @@ impl Observers {
         for observer in &self.0 {
             match catch_unwind(AssertUnwindSafe(|| call(observer.as_ref()))) {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(what, %error, "an observer failed"),
-                Err(panic) => tracing::error!(what, panic = panic_message(&*panic), "an observer panicked"),
+                Ok(Err(error)) => tracing::warn!(what, %error, "observer failed"),
+                Err(panic) => tracing::error!(what, panic = panic_message(&*panic), "observer panicked"),
             }
         }
     }

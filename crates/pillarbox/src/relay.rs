@@ -20,13 +20,13 @@ use crate::store::{Ask, Claim, Claimed, Store};
 use crate::trace::Tracer;
 
 mod breaker;
-mod figures;
 mod flight;
 mod gauge;
 mod lane;
 mod lease;
 mod load;
 mod log;
+mod metrics;
 mod monitor;
 mod order;
 mod probe;
@@ -295,7 +295,10 @@ impl Engine {
             Unrouted::Park => {
                 let mut told = lock(&self.unrouted_types);
                 if told.len() < MOST_TOLD && told.insert(event.event_type.clone()) {
-                    tracing::warn!(event_type = event.event_type, "no route matches; such events wait for one");
+                    tracing::warn!(
+                        event_type = event.event_type,
+                        "no route matches; these events are parked until one does"
+                    );
                 }
                 let error = format!("no route matches {:?} of {:?}", event.event_type, event.aggregate_type);
                 Change::Park { on: UNROUTED.to_owned(), error }

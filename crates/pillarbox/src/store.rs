@@ -29,10 +29,10 @@ mod claim;
 mod dead_letters;
 mod desk;
 mod examine;
-mod figures;
 mod fold;
 mod inspect;
 mod list;
+mod metrics;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod migrate;
 #[cfg(feature = "postgres")]
@@ -51,13 +51,13 @@ pub use claim::{Claim, Claimed, Settlement, Ticket};
 pub use dead_letters::{DeadLetters, Group};
 pub use desk::{AdminStore, JobAction, JobLease, JobState, JobStep, JobView, NewJob, SessionLimits};
 pub use examine::{Finding, Level};
-pub use figures::{LaneView, Latency, Minute, Told};
 pub use fold::fold_error;
 pub use inspect::{
     AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, EventView, Inspect, Parked, PausedView,
     RelayView, State,
 };
 pub use list::{BadCursor, Cursor, Filter, Page, Paging, ToDestination};
+pub use metrics::{LaneView, Latency, Minute, Told};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use migrate::{Migration, Role};
 

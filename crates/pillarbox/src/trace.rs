@@ -39,7 +39,7 @@ impl Display for SpanContext {
 
 /// The error for text that is not a `traceparent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a traceparent, which is like 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]
+#[error("not a traceparent; an example is 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]
 pub struct NotATraceparent;
 
 impl FromStr for SpanContext {

@@ -29,7 +29,7 @@ def broker_of(app: Celery, url: str | None = None) -> Broker:
     urls = [part.strip() for part in (given.split(";") if isinstance(given, str) else given)]
     broker = Broker(";".join(filter(None, urls)))
     if not broker.url:
-        broker.problems.append("the Celery app has no broker_url; in Django's settings it is mostly CELERY_BROKER_URL")
+        broker.problems.append("the Celery app has no broker_url; in Django's settings it is usually CELERY_BROKER_URL")
     _add_transport_options(broker, conf.broker_transport_options or {})
     if conf.broker_use_ssl:
         _add_tls(broker, conf.broker_use_ssl)
@@ -61,10 +61,10 @@ def _add_tls(broker: Broker, tls: Any) -> None:
         if tls.get(name):
             broker.options["ca_file"] = str(tls[name])
     if any(tls.get(name) for name in _CLIENT_CERTIFICATE):
-        broker.problems.append("broker_use_ssl has a certificate of the client, which the relay cannot show")
+        broker.problems.append("broker_use_ssl has a client certificate, which the relay does not support")
     required = tls.get("cert_reqs", tls.get("ssl_cert_reqs", 2))
     if str(required).lower() not in ("2", "required", "cert_required", "verifymode.cert_required"):
         broker.problems.append(
-            "broker_use_ssl does not verify the broker's certificate, and the relay always does;"
-            " give it the certificate authority as ca_certs"
+            "broker_use_ssl does not verify the broker's certificate, but the relay always does;"
+            " set the certificate authority as ca_certs"
         )

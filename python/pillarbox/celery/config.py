@@ -59,8 +59,8 @@ def relay_config(app: Celery, *, source: str = OUTBOX, routes: bool = True, brok
 
 
 def _head(source: str) -> Iterator[str]:
-    yield "# Printed by manage.py pillarbox_config. PILLARBOX_DATABASE_URL says where the outbox is and"
-    yield "# PILLARBOX_BROKER_URL where the broker is: manage.py pillarbox_relay sets both from the settings."
+    yield "# Printed by manage.py pillarbox_config. PILLARBOX_DATABASE_URL is the database of the outbox,"
+    yield "# PILLARBOX_BROKER_URL the broker: manage.py pillarbox_relay sets both from the settings."
     if source == DJANGO_CELERY_OUTBOX:
         yield f"\n[source]\nkind = {_toml(source)}"
     elif (failed := failed_seconds()) is not None:
@@ -91,7 +91,7 @@ def _destination(app: Celery, broker: Broker, queues: dict[str, Queue]) -> Itera
     yield '\n[destinations.celery]\nkind = "celery"\nbroker = "env:PILLARBOX_BROKER_URL"'
     yield f"default_queue = {_toml(default.name)}"
     if left_out:
-        yield f"# Not declared, because the relay cannot say all that belongs to: {', '.join(left_out)}"
+        yield f"# Not declared, because the relay does not support all options of: {', '.join(left_out)}"
     yield f"declare = {_toml(not left_out)}"
     if getattr(app.conf, "task_create_missing_queue_type", None) == "quorum":
         yield 'queue_type = "quorum"'
@@ -131,8 +131,8 @@ def _routes(given: Any, app: Celery, problems: list[str]) -> Iterator[dict[str, 
         if not isinstance(router, (Mapping, list, tuple)):
             name = router if isinstance(router, str) else getattr(router, "__qualname__", type(router).__name__)
             problems.append(
-                f"{where} is the router {name}, and only Python can ask it; replace it by a map of task names, or send"
-                " the tasks by pillarbox.celery.OutboxCelery, which asks it when a task is sent, and print the"
+                f"{where} is the router {name}, which only Python can call; replace it by a map of task names, or send"
+                " the tasks with pillarbox.celery.OutboxCelery, which calls it when a task is sent, and print the"
                 " configuration --without-routes"
             )
             continue
@@ -146,18 +146,18 @@ def _routes(given: Any, app: Celery, problems: list[str]) -> Iterator[dict[str, 
 def _route(tasks: Any, target: Any, app: Celery, where: str, problems: list[str]) -> dict[str, Any] | None:
     if isinstance(tasks, re.Pattern):
         problems.append(
-            f"{where} has the regular expression {tasks.pattern!r}, and the relay's patterns know only *; write it so,"
-            " or print the configuration --without-routes if all tasks are sent by pillarbox.celery.OutboxCelery"
+            f"{where} has the regular expression {tasks.pattern!r}, but the relay's patterns support only *; use *,"
+            " or print the configuration --without-routes if all tasks are sent with pillarbox.celery.OutboxCelery"
         )
         return None
     if "*" in tasks and re.search(r"[?\[]", tasks):
-        problems.append(f"{where} has the pattern {tasks!r}, and the relay's patterns know only *; leave out ? and [")
+        problems.append(f"{where} has the pattern {tasks!r}, but the relay's patterns support only *; remove ? and [")
         return None
     if not isinstance(target, Mapping):
         return {"tasks": tasks, "queue": target}
     if unknown := [key for key in target if key not in _ROUTE_KEYS and target[key] is not None]:
         problems.append(
-            f"{where}[{tasks!r}] sets {', '.join(unknown)}, and a route of the relay has only {', '.join(_ROUTE_KEYS)};"
+            f"{where}[{tasks!r}] sets {', '.join(unknown)}, but a route of the relay has only {', '.join(_ROUTE_KEYS)};"
             " set it where the task is defined"
         )
         return None
@@ -166,7 +166,7 @@ def _route(tasks: Any, target: Any, app: Celery, where: str, problems: list[str]
         table["exchange"] = table["exchange"].name
     if "queue" not in table and not ("exchange" in table and "routing_key" in table):
         if "exchange" in table:
-            problems.append(f"{where}[{tasks!r}] has an exchange without a routing_key; give it one, or a queue")
+            problems.append(f"{where}[{tasks!r}] has an exchange without a routing_key; set it, or a queue")
             return None
         table["queue"] = app.conf.task_default_queue
     return table

@@ -22,6 +22,7 @@ def load_app() -> Celery:
     except ImportError as error:
         raise ImproperlyConfigured(f'CELERY_OUTBOX_APP "{path}" cannot be imported: {error}; {_EXAMPLE}') from error
     if not isinstance(app, Celery):
-        raise ImproperlyConfigured(f'CELERY_OUTBOX_APP "{path}" is a {type(app).__name__}, no Celery app; {_EXAMPLE}')
+        kind = type(app).__name__
+        raise ImproperlyConfigured(f'CELERY_OUTBOX_APP "{path}" is a {kind}, not a Celery app; {_EXAMPLE}')
     app.finalize()
     return app

@@ -144,8 +144,8 @@ def _special(value: object) -> Any:
     if isinstance(value, Queue):  # reply_to may be one
         return value.name
     raise NotRecordable(
-        f"a header or property of the task cannot be recorded: {type(value).__name__} has no form in a message;"
-        " give it as text, a number, a list or a dict"
+        f"a header or property of the task cannot be recorded: {type(value).__name__} cannot be put into a message;"
+        " use text, a number, a list or a dict"
     )
 
 
@@ -161,7 +161,7 @@ def _refuse_broken_text(value: object, where: str) -> None:
     if isinstance(value, str):
         if "\0" in value or not _is_unicode(value):
             raise NotRecordable(
-                f"{where} of the task contains text that a database cannot hold (a NUL or half of a surrogate pair);"
+                f"{where} of the task contains text that a database cannot store (a NUL or half of a surrogate pair);"
                 " remove it or give the value as bytes"
             )
     elif isinstance(value, Mapping):

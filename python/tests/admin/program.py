@@ -106,10 +106,8 @@ class Admin:
     def start(self) -> None:
         self.command("migrate")
         self.processes.relay("relay", self.configuration)
-        served = r"the admin is served.*?(http://127\.0\.0\.1:\d+)"
-        found = wait_until(
-            "the admin is served", lambda: re.search(served, self.processes.log("relay")), self.processes
-        )
+        served = r"admin is served.*?(http://127\.0\.0\.1:\d+)"
+        found = wait_until("admin is served", lambda: re.search(served, self.processes.log("relay")), self.processes)
         self.url: str = found[1]
 
     def delivering(self) -> str:

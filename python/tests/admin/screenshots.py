@@ -60,7 +60,7 @@ def test_pictures_are_taken(driver: webdriver.Chrome, shop: BusyShop) -> None:
     browser.open(f"/events/{reminder}")
     browser.fill("#reason", "the customer has cancelled")
     browser.click("#do-fail")
-    browser.wait_for_text("#notice", "It is marked failed.")
+    browser.wait_for_text("#notice", "The event is marked failed.")
     invoice = first(shop, "event_type = 'invoice.sent' AND status = 'delivered'")
     browser.open(f"/events/{invoice}")
     browser.click("#do-replay")

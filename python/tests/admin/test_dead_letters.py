@@ -32,7 +32,7 @@ def test_a_group_is_retried_with_preview_progress_and_result(operator: Browser, 
     assert "crm" in (operator.text("#preview") or "")
     operator.fill("#rate", "1")
     operator.click("#start")
-    operator.wait_for_text("#notice", "The job has begun.")
+    operator.wait_for_text("#notice", "The job has started.")
     operator.script("window.sameDocument = true")
     operator.wait("some of it is done", lambda: 0 < count(operator, "#job-done") < 6)
     assert state_of_job(operator) == "running"
@@ -60,9 +60,9 @@ def test_a_job_is_cancelled(operator: Browser, admin: Admin) -> None:
     operator.click("#retry-group-1")
     operator.fill("#rate", "0.1")
     operator.click("#start")
-    operator.wait_for_text("#notice", "The job has begun.")
+    operator.wait_for_text("#notice", "The job has started.")
     operator.click("#cancel")
-    operator.wait_for_text("#notice", "The job ends before its next batch.")
+    operator.wait_for_text("#notice", "The job is cancelled. It ends before its next batch.")
     operator.wait("it is cancelled", lambda: state_of_job(operator) == "cancelled")
     done = count(operator, "#job-done")
     assert done < 4
@@ -82,4 +82,4 @@ def test_all_of_a_filter_are_retried(operator: Browser, admin: Admin) -> None:
     operator.wait("it is done", lambda: state_of_job(operator) == "done")
     assert len(admin.receiver.wait_for(case, 3)) == 3
     operator.open(f"/dead-letters?event_type=*.{case}")
-    operator.wait_for_text("#groups", "Nothing has failed.")
+    operator.wait_for_text("#groups", "No dead letters in this time.")

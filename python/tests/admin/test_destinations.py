@@ -23,7 +23,7 @@ def test_a_destination_is_paused_and_resumed(operator: Browser, admin: Admin) ->
     event = admin.emit("letters.written", {"case": case})
     admin.wait_for_state(event, "parked")
     operator.open(f"/events/{event}")
-    operator.wait_for_text("#timeline", "Waits for letters")
+    operator.wait_for_text("#timeline", "Parked on letters")
     assert admin.receiver.of(case) == []
 
     operator.open("/destinations")

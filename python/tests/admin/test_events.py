@@ -127,7 +127,7 @@ def test_one_event_is_retried(operator: Browser, admin: Admin) -> None:
     assert operator.text("#state") == "failed"
     admin.receiver.accept(case)
     operator.click("#do-retry")
-    operator.wait_for_text("#notice", "It is due now")
+    operator.wait_for_text("#notice", "The event is due now")
     # The page finds out by itself.
     operator.wait_for_text("#state", "delivered")
     assert [one.event_id for one in admin.receiver.of(case)] == [event]
@@ -150,7 +150,7 @@ def test_an_event_is_marked_failed_with_a_reason(operator: Browser, admin: Admin
     operator.open(f"/events/{event}")
     operator.fill("#reason", "nobody wants it")
     operator.click("#do-fail")
-    operator.wait_for_text("#notice", "It is marked failed.")
+    operator.wait_for_text("#notice", "The event is marked failed.")
     assert operator.text("#state") == "failed"
     assert "nobody wants it" in (operator.text("#error") or "")
     assert admin.show(event)["state"] == "failed"

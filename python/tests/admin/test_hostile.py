@@ -33,7 +33,7 @@ def test_html_in_every_field_is_only_text(operator: Browser, admin: Admin) -> No
     operator.open(f"/events/{event}")
     operator.fill("#reason", f"{SCRIPT}{IMAGE}")
     operator.click("#do-fail")
-    operator.wait_for_text("#notice", "It is marked failed.")
+    operator.wait_for_text("#notice", "The event is marked failed.")
 
     assert operator.text("h1") == event_type
     assert f"{SCRIPT}{IMAGE}" in (operator.text("#error") or "")
@@ -89,7 +89,7 @@ def test_a_payload_of_a_megabyte_is_shown_quickly_and_can_be_saved_whole(operato
     operator.open(f"/events/{event}")
     assert time.monotonic() - started < 5
     assert (operator.text("#payload") or "").startswith("{")
-    assert operator.text("#cut") == "Only its beginning is shown."
+    assert operator.text("#cut") == "Only the beginning is shown."
     assert operator.script("return document.querySelector('#payload').textContent.length") < 100_000
     whole = operator.promise(f"fetch('/events/{event}/payload').then(answer => answer.json())")
     assert whole == payload

@@ -54,4 +54,4 @@ def test_who_tries_too_often_is_told_to_wait(visitor: Browser) -> None:
         wrong += 1
     assert wrong >= 5
     visitor.expect("status of 429")
-    visitor.wait_for_text("#login-error", "That was tried too often. Try again in ")
+    visitor.wait_for_text("#login-error", "Too many attempts. Try again in ")

@@ -137,5 +137,5 @@ def test_everything_can_be_read_and_done_without_javascript(operator: Browser, a
     operator.click(f'tr[data-event="{event}"] a')
     operator.wait_for_text("h1", "orders.plain")
     operator.click("#do-retry")
-    operator.wait_for_text("#notice", "It is due now")
+    operator.wait_for_text("#notice", "The event is due now")
     admin.receiver.wait_for(case, 1)

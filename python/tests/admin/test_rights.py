@@ -74,7 +74,7 @@ def test_the_audit_shows_who_did_what(operator: Browser, admin: Admin) -> None:
     event = furniture.scheduled(admin, "orders.audited", new_case("audit"))
     operator.open(f"/events/{event}")
     operator.click("#do-fail")
-    operator.wait_for_text("#notice", "It is marked failed.")
+    operator.wait_for_text("#notice", "The event is marked failed.")
     operator.become(VIEWER).open("/audit")
     (line,) = [line for line in operator.texts("#audit tr[data-audit]") if event in line]
     assert OPERATOR in line

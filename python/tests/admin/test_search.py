@@ -35,4 +35,4 @@ def test_an_event_is_found_by_its_id_its_key_and_its_aggregate(operator: Browser
     operator.wait("parts are looked for", lambda: operator.path == f"/events?search={case[:-1]}")
     operator.wait("both are among them", lambda: {first, second} <= rows(operator))
     search(operator, f"no-such-{case}")
-    operator.wait_for_text("#events", "There are no such events.")
+    operator.wait_for_text("#events", "No matching events.")

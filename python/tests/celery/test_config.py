@@ -180,13 +180,13 @@ def router(name, args, kwargs, options, task=None, **more):
 @pytest.mark.parametrize(
     ("conf", "complaint"),
     [
-        ({"task_routes": router}, "task_routes is the router router, and only Python can ask it; replace it by a map"),
+        ({"task_routes": router}, "task_routes is the router router, which only Python can call; replace it by a map"),
         ({"task_routes": [{"a": "b"}, "shop.routers.Router"]}, r"task_routes\[1\] is the router shop.routers.Router"),
         ({"task_routes": {re.compile("a.+"): "b"}}, "has the regular expression 'a.+'"),
-        ({"task_routes": {"a?.*": "b"}}, "the pattern 'a\\?.\\*', and the relay's patterns know only"),
+        ({"task_routes": {"a?.*": "b"}}, "the pattern 'a\\?.\\*', but the relay's patterns support only"),
         ({"task_routes": {"a": {"queue": "b", "serializer": "pickle"}}}, r"\['a'\] sets serializer"),
         ({"task_routes": {"a": {"exchange": "b"}}}, "has an exchange without a routing_key"),
-        ({"broker_use_ssl": {"certfile": "x"}}, "a certificate of the client"),
+        ({"broker_use_ssl": {"certfile": "x"}}, "a client certificate"),
         ({"broker_use_ssl": {"ssl_cert_reqs": "none"}}, "does not verify"),
     ],
 )

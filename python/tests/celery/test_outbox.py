@@ -316,7 +316,7 @@ def test_sent_events_for_monitors_are_no_rows(outbox):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"headers": {"x": object()}}, "object has no form in a message"),
+        ({"headers": {"x": object()}}, "object cannot be put into a message"),
         ({"headers": {"x": float("nan")}}, "cannot be recorded"),
         ({"headers": {"x": ["a\0"]}}, "headers.x of the task contains text"),
         ({"headers": {"x": {"y": "\ud800"}}}, "headers.x.y of the task contains text"),

@@ -170,7 +170,7 @@ def test_signals_tell_what_became_of_tasks(config, send, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_without_receivers_the_program_takes_the_commands_place(config, tmp_path, alias, number):
     with Running("--config", config, "--liveness-file", tmp_path / "alive", cwd=tmp_path, alias=alias) as relay:
-        relay.logged("the relay starts")
+        relay.logged("relay started")
         assert Path(f"/proc/{relay.process.pid}/exe").resolve() == built().resolve()
         command = Path(f"/proc/{relay.process.pid}/cmdline").read_text()
         assert "hunter2" not in command
@@ -310,7 +310,7 @@ def test_databases_that_the_relay_cannot_open_are_refused(monkeypatch):
         program._postgres_url("default", {"HOST": "a,b,c", "PORT": "1,2"})
     for name in (":memory:", "file:lite?mode=memory&cache=shared", "file:/tmp/lite.db?mode=ro"):
         monkeypatch.setitem(connections["lite"].settings_dict, "NAME", name)
-        with pytest.raises(ImproperlyConfigured, match="needs a file"):
+        with pytest.raises(ImproperlyConfigured, match="is not a file, but the relay needs one"):
             program.database_url("lite")
 
 

@@ -118,7 +118,7 @@ def test_failed_events_are_retried_and_others_left(admin, make):
     dead, waiting = make("one", **failed()), make("two", attempts=2)
     page = act(admin, EVENTS, "retry_failed_events", dead, waiting)
     assert "1 event reset for retry." in page
-    assert "1 event has not failed: left." in page
+    assert "1 event has not failed: skipped." in page
     row = OutboxEvent.objects.get(pk=dead.pk)
     assert (row.status, row.attempts, row.claims, row.error_message) == ("pending", 0, 0, "")
     assert row.next_attempt_at <= timezone.now() + datetime.timedelta(seconds=1)
@@ -135,8 +135,8 @@ def test_retries_are_reset_but_what_is_being_sent_is_refused(admin, make):
     arrived = make("four", status="delivered", delivered_at=timezone.now())
     page = act(admin, EVENTS, "reset_retries", waiting, sending, parked, arrived)
     assert "2 events reset for retry." in page
-    assert "1 event is being sent: left." in page
-    assert "1 event needs no retry: left." in page
+    assert "1 event is being sent: skipped." in page
+    assert "1 event needs no retry: skipped." in page
     rows = {row.aggregate_id: row for row in OutboxEvent.objects.all()}
     assert (rows["one"].attempts, rows["one"].error_message) == (0, "")
     assert rows["one"].next_attempt_at < later

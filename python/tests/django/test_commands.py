@@ -114,7 +114,7 @@ def test_an_app_that_the_commands_would_not_find_is_told():
 @pytest.mark.django_db(databases=["default", "lite"])
 def test_a_near_miss_is_suggested(settings):
     settings.PILLARBOX_HANDLER = {}
-    assert run_checks()[0].hint == "Is it PILLARBOX_HANDLERS?"
+    assert run_checks()[0].hint == "Did you mean PILLARBOX_HANDLERS?"
 
 
 def test_the_tasks_deliver_and_clean_up(db, settings, monkeypatch):

@@ -248,7 +248,7 @@ def test_patterns_mean_the_same_in_the_database(outbox, odd):
 
 
 def test_a_decorator_without_a_type_is_a_mistake():
-    with pytest.raises(TypeError, match="name the types"):
+    with pytest.raises(TypeError, match="give the event types"):
         handlers.handler(remember)
 
 

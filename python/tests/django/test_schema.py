@@ -176,5 +176,5 @@ def test_every_migration_of_the_core_is_there():
 
 def test_another_database_is_refused_with_what_to_do(monkeypatch):
     monkeypatch.setattr(connections["default"], "vendor", "mysql")
-    with pytest.raises(NotSupportedError, match="needs PostgreSQL or SQLite; give the app pillarbox"):
+    with pytest.raises(NotSupportedError, match="needs PostgreSQL or SQLite; route the app pillarbox"):
         statements.folder(connections["default"])

@@ -29,7 +29,7 @@ async fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [command, url, count] = arguments.as_slice() else { bail!("awa-peer fill|drain URL COUNT") };
     let pool = PgPoolOptions::new().max_connections(20).connect(url).await?;
-    let count: i64 = count.parse().context("COUNT is no number")?;
+    let count: i64 = count.parse().context("COUNT is not a number")?;
     match command.as_str() {
         "fill" => fill(&pool, count).await,
         "drain" => drain(&pool, count).await,

@@ -40,8 +40,8 @@ pub(super) fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Refusa
     }
     Err(Refusal::new(
         StatusCode::FORBIDDEN,
-        "the request comes from a page of somebody else, or through a proxy that does not pass the Host header on, so that \
-         nothing was done",
+        "the request comes from another site, or through a proxy that does not pass the Host header on, so nothing \
+         was changed",
     ))
 }
 

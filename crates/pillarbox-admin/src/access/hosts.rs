@@ -24,7 +24,7 @@ impl Hosts {
         }
         Err(Refusal::new(
             StatusCode::MISDIRECTED_REQUEST,
-            "the admin is not known under this name; ask for localhost, or add the name to admin.hosts in the configuration",
+            "this host name is not allowed; use localhost, or add the name to admin.hosts in the configuration",
         ))
     }
 

@@ -53,7 +53,7 @@ impl Login {
     pub(super) async fn visitor(&self, headers: &HeaderMap, host: &str) -> Result<Visitor, Refusal> {
         let visitor = |who, csrf| Visitor { who, csrf, can_log_in: true };
         if let Some(token) = bearer(headers) {
-            let unknown = || Refusal::unknown("the token is not known; make one with `pillarbox admin make-token`");
+            let unknown = || Refusal::unknown("the token is unknown; make one with `pillarbox admin make-token`");
             return Ok(visitor(Some(self.users.by_token(token).ok_or_else(unknown)?), None));
         }
         let session = match self.cookies.named(host).of(headers) {
@@ -154,7 +154,7 @@ async fn log_in(
     let Some(who) = login.users.by_password(&given.name, given.password.clone()).await? else {
         // An unknown name may be a password that was typed into the wrong field, so it is not logged.
         let name = Some(given.name.as_str()).filter(|name| login.users.has(name));
-        tracing::warn!(user = name.unwrap_or("(not known)"), %address, "a log-in to the admin failed");
+        tracing::warn!(user = name.unwrap_or("(unknown)"), %address, "admin login failed");
         return Ok(again(StatusCode::UNAUTHORIZED, "The name or the password is wrong."));
     };
     login.throttle.forgive(&given.name, address);
@@ -163,7 +163,7 @@ async fn log_in(
     if let Some(token) = cookie.of(&headers) {
         login.sessions.end(token).await?;
     }
-    tracing::info!(user = who.name, %address, "logged in to the admin");
+    tracing::info!(user = who.name, %address, "admin login succeeded");
     let token = login.sessions.begin(&who.name).await?;
     Ok(([(SET_COOKIE, cookie.begin(&token))], then(next)).into_response())
 }
@@ -171,7 +171,7 @@ async fn log_in(
 fn wait_first(wait: Duration, again: impl FnOnce(StatusCode, &str) -> Response) -> Response {
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
     let unit = if seconds == 1 { "second" } else { "seconds" };
-    let wrong = format!("That was tried too often. Try again in {seconds} {unit}.");
+    let wrong = format!("Too many attempts. Try again in {seconds} {unit}.");
     let mut response = again(StatusCode::TOO_MANY_REQUESTS, &wrong);
     response.headers_mut().insert(axum::http::header::RETRY_AFTER, seconds.into());
     response

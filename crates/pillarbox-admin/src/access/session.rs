@@ -38,7 +38,7 @@ impl Sessions {
     pub(super) async fn begin(&self, name: &str) -> Result<String, Refusal> {
         let token = random().map_err(|error| {
             tracing::error!("session not started: {error}");
-            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the session cannot be started; the log says why")
+            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the session cannot be started; see the log")
         })?;
         self.store.begin_session(&hash(&token), name, LIMITS).await.map_err(failed)?;
         Ok(token)

@@ -123,7 +123,7 @@ impl Users {
     pub(super) async fn by_password(&self, name: &str, password: String) -> Result<Option<Identity>, Refusal> {
         let busy = |_| {
             let wait = Duration::from_secs(2);
-            Refusal::later(StatusCode::SERVICE_UNAVAILABLE, wait, "too many are logging in at once; try again soon")
+            Refusal::later(StatusCode::SERVICE_UNAVAILABLE, wait, "too many logins at once; try again soon")
         };
         let _waiting = self.waiting.try_acquire().map_err(busy)?;
         let with_password = |user: &User| user.password.clone().map(|hash| (user.who.clone(), hash));
@@ -137,7 +137,7 @@ impl Users {
         };
         let failed = |error: &dyn fmt::Display| {
             tracing::error!("password check failed: {error}");
-            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the password could not be verified; the log says why")
+            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the password could not be verified; see the log")
         };
         let place = Arc::clone(&self.at_once).acquire_owned().await.map_err(|error| failed(&error))?;
         let right = tokio::task::spawn_blocking(move || {

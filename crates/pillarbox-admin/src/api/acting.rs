@@ -143,10 +143,10 @@ impl Done {
         let conflict = |what: &str| Err(Refusal::new(StatusCode::CONFLICT, format!("event {} {what}", one.id)));
         match one.result {
             DoneResult::Due | DoneResult::Failed | DoneResult::Replayed => Ok(Json(self)),
-            DoneResult::BeingSent => conflict("is being sent at this moment; nothing was changed: try again later"),
-            DoneResult::Delivered => conflict("was delivered; nothing was changed: replay sends it once more"),
-            DoneResult::FailedAlready => conflict("is a dead letter already; nothing was changed"),
-            DoneResult::Pending => conflict("is not delivered yet; nothing was changed: retry makes it due now"),
+            DoneResult::BeingSent => conflict("is being sent right now; nothing was changed: try again later"),
+            DoneResult::Delivered => conflict("is already delivered; nothing was changed: use replay to send it again"),
+            DoneResult::FailedAlready => conflict("is already a dead letter; nothing was changed"),
+            DoneResult::Pending => conflict("is not delivered yet; nothing was changed: use retry to make it due now"),
             DoneResult::Unknown => Err(Refusal::new(
                 StatusCode::NOT_FOUND,
                 format!("there is no event {}; it may have been cleaned up", one.id),

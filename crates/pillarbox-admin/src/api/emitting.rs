@@ -64,7 +64,7 @@ fn nothing() -> Box<RawValue> {
 impl NewEvent {
     fn into_event(self) -> Result<Event, Refusal> {
         if self.repeatable && (self.once || self.idempotency_key.is_some()) {
-            let what = "repeatable events have a key of their own; leave out idempotency_key and once, or repeatable";
+            let what = "repeatable cannot be combined with idempotency_key or once; leave them out, or repeatable";
             return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, what));
         }
         let mut event = Event::new(self.aggregate_type, self.aggregate_id, self.event_type).payload(self.payload);
@@ -104,7 +104,7 @@ pub(super) struct EmittedEvent {
     post, path = "/events", tag = "events", request_body = NewEvent,
     responses(
         (status = 201, body = EmittedEvent, description = "Emitted"),
-        (status = 200, body = EmittedEvent, description = "With `once`: it was there already"),
+        (status = 200, body = EmittedEvent, description = "With `once`: the event existed already"),
         Undone
     )
 )]

@@ -207,7 +207,7 @@ pub(super) async fn one(_: Viewer, State(desk): AtDesk, At(id): At<Uuid>) -> Res
 }
 
 /// Start a job
-#[utoipa::path(post, path = "/jobs", tag = "jobs", request_body = JobAsked, responses((status = 202, body = JobView, description = "It has begun"), Undone))]
+#[utoipa::path(post, path = "/jobs", tag = "jobs", request_body = JobAsked, responses((status = 202, body = JobView, description = "The job was started"), Undone))]
 pub(super) async fn start(
     Operator(who): Operator,
     State(desk): AtDesk,

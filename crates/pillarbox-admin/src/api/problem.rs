@@ -50,13 +50,13 @@ impl From<DeskError> for Refusal {
             DeskError::Store(StoreError::Emit(EmitError::Duplicate { event_type, idempotency_key })) => {
                 let detail = format!(
                     "an event {event_type:?} with the idempotency key {idempotency_key:?} exists already; if it may \
-                     happen again, set repeatable or an idempotency_key of its own; if telling it once is enough, set once"
+                     happen more than once, set repeatable or another idempotency_key; to ignore duplicates, set once"
                 );
                 return Self::new(StatusCode::CONFLICT, detail);
             }
             DeskError::Store(StoreError::Connect { .. }) => StatusCode::SERVICE_UNAVAILABLE,
             DeskError::Store(error) => {
-                tracing::error!(%error, "the admin could not be answered");
+                tracing::error!(%error, "admin request failed");
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         };
@@ -70,11 +70,11 @@ pub(super) struct Unread;
 impl IntoResponses for Unread {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         problems(&[
-            ("400", "The address or its parameters are not understood"),
-            ("401", "Who asks is not known"),
-            ("404", "There is no such thing"),
-            ("500", "It could not be read"),
-            ("503", "The database cannot be reached"),
+            ("400", "The path or a parameter is not valid"),
+            ("401", "The request is not authenticated"),
+            ("404", "Not found"),
+            ("500", "The database failed"),
+            ("503", "The database is unavailable"),
         ])
     }
 }
@@ -86,11 +86,11 @@ impl IntoResponses for Undone {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         let mut all = Unread::responses();
         all.extend(problems(&[
-            ("403", "Who asks may not act"),
-            ("409", "It is not possible now: there is such an event, or too much is under way"),
+            ("403", "The user is not an operator"),
+            ("409", "The event exists already or is in another state, or too many jobs are running"),
             ("413", "The body is too large"),
             ("415", "The body is not application/json"),
-            ("422", "The body is understood, and cannot be done"),
+            ("422", "The body has a value that is not valid"),
         ]));
         all
     }

@@ -23,13 +23,13 @@ type Answer<T> = Result<Json<T>, Refusal>;
 type AtDesk = State<Arc<Desk>>;
 
 /// Throughput, waiting events and latency
-#[utoipa::path(get, path = "/overview", tag = "figures", params(WindowAsked), responses((status = 200, body = Overview), Unread))]
+#[utoipa::path(get, path = "/overview", tag = "metrics", params(WindowAsked), responses((status = 200, body = Overview), Unread))]
 pub(super) async fn overview(_: Viewer, State(desk): AtDesk, Asked(asked): Asked<WindowAsked>) -> Answer<Overview> {
     Ok(Json(desk.overview(minutes_long(asked.minutes()?)).await?.into()))
 }
 
 /// Deliveries and failures per minute and destination
-#[utoipa::path(get, path = "/minutes", tag = "figures", params(WindowAsked), responses((status = 200, body = Minutes), Unread))]
+#[utoipa::path(get, path = "/minutes", tag = "metrics", params(WindowAsked), responses((status = 200, body = Minutes), Unread))]
 pub(super) async fn minutes(_: Viewer, State(desk): AtDesk, Asked(asked): Asked<WindowAsked>) -> Answer<Minutes> {
     Ok(Json(desk.minutes(minutes_long(asked.minutes()?)).await?.into()))
 }
@@ -96,7 +96,7 @@ pub(super) async fn destinations(
 }
 
 /// Relays that have written a heartbeat
-#[utoipa::path(get, path = "/relays", tag = "figures", responses((status = 200, body = Relays), Unread))]
+#[utoipa::path(get, path = "/relays", tag = "metrics", responses((status = 200, body = Relays), Unread))]
 pub(super) async fn relays(_: Viewer, State(desk): AtDesk) -> Answer<Relays> {
     Ok(Json(desk.relays().await?.into()))
 }

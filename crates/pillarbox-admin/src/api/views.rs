@@ -9,10 +9,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 pub(super) use self::events::{EventFull, EventPage, Events};
-pub(super) use self::figures::{Destinations, Minutes, Overview, Relays};
+pub(super) use self::metrics::{Destinations, Minutes, Overview, Relays};
 
 mod events;
-mod figures;
+mod metrics;
 
 /// Dead letters, grouped by destination and error
 #[derive(Debug, Serialize, ToSchema)]

@@ -94,7 +94,7 @@ impl FilterAsked {
 /// Reads a state from text.
 pub(crate) fn state(text: &str) -> Result<StateName, Refusal> {
     let known = State::parse(text).map(StateName::from);
-    known.ok_or_else(|| bad(format!("state is {text:?}, which is not one; choose one of the list")))
+    known.ok_or_else(|| bad(format!("state is {text:?}, which is not a state; choose one of the list")))
 }
 
 /// Reads a time as a browser's field writes it, or with its zone.

@@ -69,8 +69,11 @@ impl Desk {
             return Ok(());
         }
         let known: Vec<&str> = self.destinations.iter().map(|destination| destination.name.as_str()).collect();
-        let known =
-            if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) };
+        let known = if known.is_empty() {
+            "none is configured".to_owned()
+        } else {
+            format!("choose one of: {}", known.join(", "))
+        };
         Err(DeskError::Unknown(format!("there is no destination {name:?}; {known}")))
     }
 }
@@ -95,10 +98,10 @@ pub(crate) fn check_reason(reason: &str) -> Result<(), DeskError> {
 /// Checks the number of ids and returns their text for the audit.
 fn checked(ids: &[Uuid]) -> Result<String, DeskError> {
     match ids {
-        [] => Err(DeskError::Refused("no event was named; give the ids of those that are meant".to_owned())),
+        [] => Err(DeskError::Refused("no event ids were given; give at least one".to_owned())),
         [id] => Ok(id.to_string()),
         _ if ids.len() > MOST => Err(DeskError::Refused(format!(
-            "{} events were named, at most {MOST} can be; send them in parts, or start a job for all that a filter finds",
+            "{} event ids were given, the limit is {MOST}; split the request, or start a job with a filter",
             ids.len()
         ))),
         [first, ..] => Ok(format!("{first} and {} more", ids.len() - 1)),

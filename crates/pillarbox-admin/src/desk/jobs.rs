@@ -218,7 +218,7 @@ impl Desk {
         let token = Uuid::new_v4();
         let started = self.store.start_job(&job, token, LEASE, RUNNING).await?;
         let started = started.ok_or_else(|| {
-            DeskError::Busy(format!("{RUNNING} jobs are running already; wait for one, or cancel it"))
+            DeskError::Busy(format!("{RUNNING} jobs are running already; wait until one ends, or cancel one"))
         })?;
         self.jobs.spawn(self.worker().work(started.clone(), token));
         Ok(started.into())
@@ -247,7 +247,7 @@ impl Desk {
     /// Fails if there is no such job, or if the database fails.
     pub async fn job(&self, id: Uuid) -> Result<Job, DeskError> {
         let found = self.store.job(id).await?.map(Job::from);
-        found.ok_or_else(|| DeskError::Unknown(format!("there is no job {id}; only the newest {LISTED} are kept")))
+        found.ok_or_else(|| DeskError::Unknown(format!("there is no job {id}; old jobs are deleted")))
     }
 
     /// Cancels a job, whichever process works on it. It stops before its next batch.
@@ -269,8 +269,8 @@ impl Desk {
             (Action::Retry, Some(_)) => Err("failed"),
             (Action::Replay, None) if scope.group.is_some() => Ok(State::Failed),
             (Action::Replay, Some(state @ (State::Failed | State::Delivered))) => Ok(state),
-            (Action::Replay, _) => Err("delivered or failed, and must be given"),
-            (Action::Fail { .. }, _) if scope.group.is_some() => Err("pending: dead letters are failed already"),
+            (Action::Replay, _) => Err("set to delivered or failed"),
+            (Action::Fail { .. }, _) if scope.group.is_some() => Err("pending; dead letters have already failed"),
             (Action::Fail { .. }, None) => Ok(State::Pending),
             (Action::Fail { .. }, Some(State::Failed | State::Delivered)) => Err("pending"),
             (Action::Fail { .. }, Some(state)) => Ok(state),

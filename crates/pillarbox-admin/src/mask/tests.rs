@@ -89,7 +89,7 @@ fn a_wrong_path_says_what_and_where() {
         assert!(refusal.contains("; write it like"), "{refusal}");
     }
     assert!(refusal("card.number").contains(": it does not begin with $;"));
-    assert!(refusal("$.card[").contains(r#": "[" is not understood;"#));
+    assert!(refusal("$.card[").contains(r#": "[" is not valid;"#));
     assert!(refusal("$.items[*").contains(": in long-hand segment, expected closing ']', at its end;"));
 }
 

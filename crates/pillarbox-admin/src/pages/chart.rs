@@ -63,7 +63,7 @@ impl Flow {
         };
         let (good, bad) = points.iter().map(of).fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
         let summary = format!(
-            "Per minute: {} events delivered and {} attempts failed within {} minutes, at most {} in one",
+            "Per minute: {} events delivered and {} attempts failed in {} minutes, at most {} in one minute",
             words::number(good),
             words::number(bad),
             points.len(),
@@ -86,7 +86,7 @@ impl Latencies {
             format!("{}: p50 {p50}, p95 {p95}, p99 {p99}", time(point))
         };
         let longest = words::duration(longest);
-        let summary = format!("Time from commit to delivered, per minute: p99 was at most {longest}");
+        let summary = format!("Time from commit to delivery, per minute: highest p99 {longest}");
         Self {
             chart: Chart::around(points, decades.scale(), told, summary),
             lines: [("p50", line(0)), ("p95", line(1)), ("p99", line(2))],

@@ -115,7 +115,7 @@ impl Shown {
             last: When::new(group.last_at, now),
             event_types: group.event_types.join(", "),
             bars: spark(&group.over_time),
-            told: format!("Over time, the latest last: {}", counts(&group.over_time)),
+            told: format!("Over time, oldest first: {}", counts(&group.over_time)),
             retry: narrowed.link("/bulk", &key),
             events: of_destination.link("/events", &[]),
             destination,

@@ -82,7 +82,7 @@ impl Destination {
             sending: words::number(shown.sending),
             queued: words::number(shown.queued),
             breaker: match (down, shown.lanes.len()) {
-                (_, 0) => "no relay knows",
+                (_, 0) => "unknown",
                 (0, _) => "closed",
                 (down, all) if down == all => "open",
                 _ => "open at some relays",
@@ -107,11 +107,11 @@ impl Lane {
 }
 
 fn settings(configured: &DestinationInfo, events: &[String]) -> Vec<(&'static str, String)> {
-    let events = if events.is_empty() { "no route leads here".to_owned() } else { events.join(", ") };
+    let events = if events.is_empty() { "no route".to_owned() } else { events.join(", ") };
     let mut set = vec![("Events", events)];
-    set.extend(configured.concurrency.map(|sends| ("At once", words::number(sends as u64))));
+    set.extend(configured.concurrency.map(|sends| ("Concurrency", words::number(sends as u64))));
     set.extend(configured.timeout.map(|timeout| ("Timeout", words::duration(timeout))));
-    set.extend(configured.rate.map(|rate| ("Rate", format!("{rate} a second"))));
+    set.extend(configured.rate.map(|rate| ("Rate", format!("{rate} per second"))));
     set
 }
 

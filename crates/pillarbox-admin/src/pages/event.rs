@@ -140,7 +140,7 @@ fn fields(event: &EventView) -> Vec<(&'static str, String)> {
     if event.claims > 0 {
         fields.push(("Lost claims", event.claims.to_string()));
     }
-    fields.extend(event.parked_on.as_ref().map(|on| ("Waits for", on.clone())));
+    fields.extend(event.parked_on.as_ref().map(|on| ("Parked on", on.clone())));
     fields.extend(event.failed_on.as_ref().map(|on| ("Failed on", on.clone())));
     fields
 }
@@ -164,8 +164,8 @@ impl Step {
             }
             What::DeliveredTo { destination } => ("delivered", format!("Delivered to {destination}"), "", None),
             What::Delivered => ("delivered", "Delivered".to_owned(), "", None),
-            What::GivenUp { error } => ("failed", "Given up".to_owned(), error.as_str(), None),
-            What::Parked { on, error } => ("parked", format!("Waits for {on}"), error.as_str(), None),
+            What::GivenUp { error } => ("failed", "Failed for good".to_owned(), error.as_str(), None),
+            What::Parked { on, error } => ("parked", format!("Parked on {on}"), error.as_str(), None),
             What::Next => ("scheduled", "Next attempt".to_owned(), "", None),
         };
         Self { class, at: When::new(moment.at, now), title, error: error.to_owned(), answer }
@@ -207,7 +207,7 @@ pub(super) async fn retry(
     match desk.retry(vec![id], &who.name).await?.first() {
         Some((_, Retried::Due)) => Ok(acted.then(id, "retry")),
         Some((_, Retried::BeingSent)) => Err(not_now()),
-        Some((_, Retried::Delivered)) => Err(unchanged("it was delivered; to send it once more, replay it")),
+        Some((_, Retried::Delivered)) => Err(unchanged("it is already delivered; replay it to send it again")),
         Some((_, Retried::Unknown)) | None => Err(gone()),
     }
 }
@@ -221,8 +221,8 @@ pub(super) async fn fail(
     match desk.fail(&[id], &acted.reason, &who.name).await?.first() {
         Some((_, Marked::Failed)) => Ok(acted.then(id, "fail")),
         Some((_, Marked::BeingSent)) => Err(not_now()),
-        Some((_, Marked::Delivered)) => Err(unchanged("it was delivered")),
-        Some((_, Marked::Already)) => Err(unchanged("it is a dead letter already")),
+        Some((_, Marked::Delivered)) => Err(unchanged("it is already delivered")),
+        Some((_, Marked::Already)) => Err(unchanged("it is already a dead letter")),
         Some((_, Marked::Unknown)) | None => Err(gone()),
     }
 }
@@ -235,7 +235,7 @@ pub(super) async fn replay(
 ) -> Result<Response, Refusal> {
     match desk.replay(&[id], &who.name).await?.first() {
         Some((_, Replayed::As { id })) => Ok(acted.then(*id, "replay")),
-        Some((_, Replayed::Pending)) => Err(unchanged("it is not delivered yet; retry makes it due now")),
+        Some((_, Replayed::Pending)) => Err(unchanged("it is not delivered yet; retry it to make it due now")),
         Some((_, Replayed::Unknown)) | None => Err(gone()),
     }
 }
@@ -245,7 +245,7 @@ fn unchanged(why: &str) -> Refusal {
 }
 
 fn not_now() -> Refusal {
-    unchanged("it is being sent at this moment; try again in a moment")
+    unchanged("it is being sent right now; try again in a moment")
 }
 
 fn gone() -> Refusal {

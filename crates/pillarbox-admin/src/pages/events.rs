@@ -143,15 +143,15 @@ fn window(narrowed: &Narrowed) -> Result<Option<String>, Refusal> {
         hours => format!("in the last {hours} hours"),
     });
     let parts: Vec<String> = hours.into_iter().chain(since).collect();
-    Ok((!parts.is_empty()).then(|| format!("Only those that failed {}.", parts.join(" and "))))
+    Ok((!parts.is_empty()).then(|| format!("Only events that failed {}.", parts.join(" and "))))
 }
 
 /// Returns the action that is possible on all events of a state.
 fn bulk(page: &Events, state: Option<State>) -> Option<(String, &'static str)> {
     let (action, name) = match state? {
-        State::Failed => ("retry", "Retry all of these…"),
-        State::Delivered => ("replay", "Replay all of these…"),
-        _ => ("fail", "Mark all of these failed…"),
+        State::Failed => ("retry", "Retry all matching…"),
+        State::Delivered => ("replay", "Replay all matching…"),
+        _ => ("fail", "Mark all matching failed…"),
     };
     page.frame.acts.then(|| (page.narrowed.link("/bulk", &[("action", action)]), name))
 }

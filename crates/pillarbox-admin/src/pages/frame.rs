@@ -48,13 +48,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Looking {
 /// Returns the notice of the last action. Only our own texts are shown, whatever the link contains.
 fn notice(did: &str) -> Option<&'static str> {
     Some(match did {
-        "retry" => "It is due now, and will be sent in a moment.",
-        "fail" => "It is marked failed.",
+        "retry" => "The event is due now.",
+        "fail" => "The event is marked failed.",
         "replay" => "This is the replay: a new event, due now.",
-        "pause" => "The destination is paused. Its events wait.",
-        "resume" => "The destination is resumed. What waited is sent.",
-        "start" => "The job has begun.",
-        "cancel" => "The job ends before its next batch.",
+        "pause" => "The destination is paused. Its events are parked.",
+        "resume" => "The destination is resumed. Its parked events are due.",
+        "start" => "The job has started.",
+        "cancel" => "The job is cancelled. It ends before its next batch.",
         _ => return None,
     })
 }

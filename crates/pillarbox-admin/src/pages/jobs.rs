@@ -70,7 +70,7 @@ impl Shown {
             changed: words::number(job.changed),
             refused: words::number(job.refused),
             speed: words::number(job.speed().round() as u64),
-            rate: job.rate.map_or_else(|| "no limit".to_owned(), |rate| format!("at most {rate} a second")),
+            rate: job.rate.map_or_else(|| "no limit".to_owned(), |rate| format!("at most {rate} per second")),
             started: When::new(job.started_at, now),
             ended: job.ended_at.map(|at| When::new(at, now)),
             ends_about: job.ends_about().map(|at| When::new(at, now)),

@@ -55,9 +55,9 @@ fn story(event: &EventView, now: DateTime<Utc>) -> String {
             Some(destination) if !error.starts_with(destination) => format!("{destination}{because}"),
             _ => error,
         },
-        State::Parked => format!("waits for {}{because}", event.parked_on.as_deref().unwrap_or("a route")),
+        State::Parked => format!("parked on {}{because}", event.parked_on.as_deref().unwrap_or("unrouted")),
         State::Scheduled => format!("{}{because}", near(event.next_attempt_at)),
-        State::Sending => format!("its lease ends {}", near(event.next_attempt_at)),
+        State::Sending => format!("lease ends {}", near(event.next_attempt_at)),
         State::Due | State::Pending => format!("since {}{because}", near(event.next_attempt_at)),
     }
 }

@@ -44,7 +44,7 @@ impl Arguments {
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) async fn run(session: &Session) -> anyhow::Result<()> {
-    session.own("look at tasks in Django's admin")?;
+    session.own("use Django's admin for tasks")?;
     let stop = stop_signal(None)?;
     let desk = admin::desk(session.open().await?.people(), &session.settings);
     let serving = admin::serve(&session.settings.admin, &session.environment, Insistence::Always, desk).await?;
@@ -64,7 +64,7 @@ pub(crate) fn prepare(command: Command, output: Output) -> anyhow::Result<()> {
             let made = secret::new_token()?;
             let (token, hash) = (made.token, made.hash);
             output.answer(&json!({ "token": token, "hash": hash }), || {
-                format!("the token, which is shown only now:\n  {token}\nfor the configuration:\n  token = \"{hash}\"")
+                format!("the token, which is shown only once:\n  {token}\nfor the configuration:\n  token = \"{hash}\"")
             })?;
         }
     }
@@ -73,15 +73,15 @@ pub(crate) fn prepare(command: Command, output: Output) -> anyhow::Result<()> {
 
 fn password() -> anyhow::Result<String> {
     let password = if std::io::stdin().is_terminal() {
-        let ask = |prompt| rpassword::prompt_password(prompt).context("the password cannot be asked for");
+        let ask = |prompt| rpassword::prompt_password(prompt).context("reading the password from the terminal failed");
         let password = ask("Password: ")?;
-        if password != ask("Once more: ")? {
-            return Err(Misuse("the two are not the same; try again".to_owned()).into());
+        if password != ask("Repeat: ")? {
+            return Err(Misuse("the passwords do not match; try again".to_owned()).into());
         }
         password
     } else {
         let mut input = String::new();
-        std::io::stdin().read_to_string(&mut input).context("the password cannot be read from standard input")?;
+        std::io::stdin().read_to_string(&mut input).context("reading the password from standard input failed")?;
         input.trim_end_matches(['\r', '\n']).to_owned()
     };
     match password.as_str() {

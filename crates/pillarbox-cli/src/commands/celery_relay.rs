@@ -11,9 +11,9 @@ use crate::config::source::DJANGO_CELERY_OUTBOX;
 
 const AFTER_HELP: &str = "\
 It needs no configuration: PILLARBOX_DATABASE_URL is the PostgreSQL database of the Django project, and PILLARBOX_BROKER_URL the
-broker (amqp://, amqps://, redis://, rediss://). Tasks that name no queue go to the queue \"celery\"; other queues, routes and
-the declaring of queues stand in the configuration, under [destinations.celery]. It may run beside other relays on the same
-tables, also beside django-celery-outbox's own.";
+broker (amqp://, amqps://, redis://, rediss://). Tasks without a queue go to the queue \"celery\". To declare queues, or for
+other queues and routes, use the configuration: [destinations.celery]. Other relays may run on the same tables, including
+django-celery-outbox's own.";
 
 /// The flags of django-celery-outbox's relay under their names. Numbers are seconds, as there.
 #[derive(Debug, Args)]

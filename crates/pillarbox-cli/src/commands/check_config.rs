@@ -41,7 +41,7 @@ pub(crate) fn run(session: &Session) -> anyhow::Result<()> {
     let answer = json!({ "file": file, "settings": settings.shown_json(), "remarks": remarks });
     session.output.answer(&answer, || {
         let file = file.as_deref().unwrap_or("no file; defaults and environment");
-        let mut text = format!("# in force: {file}\n");
+        let mut text = format!("# effective configuration: {file}\n");
         for shown in settings.shown() {
             text.push_str(&format!("\n{shown}"));
         }
@@ -50,7 +50,7 @@ pub(crate) fn run(session: &Session) -> anyhow::Result<()> {
     for remark in &remarks {
         session.output.note(&format!("note: {remark}"));
     }
-    session.output.note("the configuration is good");
+    session.output.note("configuration is valid");
     Ok(())
 }
 
@@ -58,16 +58,16 @@ pub(crate) fn run(session: &Session) -> anyhow::Result<()> {
 pub(super) fn remarks(settings: &Settings) -> Vec<String> {
     let mut remarks = Vec::new();
     if settings.routes.is_empty() {
-        remarks.push("there are no routes, so every event will wait as unrouted; add [[routes]]".to_owned());
+        remarks.push("there are no routes, so every event will be parked as unrouted; add [[routes]]".to_owned());
     }
     let used: BTreeSet<&str> = settings.routes.iter().flat_map(|route| &route.to).map(String::as_str).collect();
     for destination in &settings.destinations {
         let name = destination.name.as_str();
         if !used.contains(name) {
-            remarks.push(format!("no route leads to destination {name:?}"));
+            remarks.push(format!("no route to destination {name:?}"));
         }
         if destination.paused {
-            remarks.push(format!("destination {name:?} is paused: its events wait"));
+            remarks.push(format!("destination {name:?} is paused: its events are parked"));
         }
     }
     remarks.extend(discarded(settings));
@@ -77,14 +77,14 @@ pub(super) fn remarks(settings: &Settings) -> Vec<String> {
     }
     if let (Some(_), Some(protocol)) = (&settings.tracing.endpoint, &settings.tracing.unspoken) {
         remarks.push(format!(
-            "OTEL_EXPORTER_OTLP_PROTOCOL is {protocol:?}, but spans are exported as http/protobuf: the collector must take \
-             that, commonly at port 4318"
+            "OTEL_EXPORTER_OTLP_PROTOCOL is {protocol:?}, but spans are exported as http/protobuf: the collector must \
+             accept that, usually at port 4318"
         ));
     }
     let admin = &settings.admin;
     if !admin.listen.address().ip().is_loopback() && admin.tls.is_none() && !admin.behind_tls_proxy {
         remarks.push(
-            "admin.listen can be reached by others without TLS, and passwords can be read on their way; set \
+            "admin.listen is reachable from other hosts without TLS, so passwords can be read on the network; set \
              admin.tls_certificate and tls_key, or behind_tls_proxy if a proxy in front of it does TLS"
                 .to_owned(),
         );
@@ -115,7 +115,7 @@ pub(super) fn discarded(settings: &Settings) -> Vec<String> {
         .collect();
     if settings.relay.unrouted == Unrouted::Discard {
         warnings.push(
-            "relay.unrouted discards events: those that match no route are marked delivered and sent nowhere; set it to \
+            "relay.unrouted discards events: events that match no route are marked delivered and not sent; set it to \
              \"park\" to keep them"
                 .to_owned(),
         );
@@ -126,12 +126,14 @@ pub(super) fn discarded(settings: &Settings) -> Vec<String> {
 /// Returns a remark for each setting that has no effect on the tables of django-celery-outbox.
 fn without_effect(settings: &Settings) -> impl Iterator<Item = &'static str> {
     let relay = &settings.relay;
-    let keeps = (relay.on_delivered == OnDelivered::Keep)
-        .then_some("relay.on_delivered = \"keep\" has no effect: what was delivered is deleted, as by its own relay");
+    let keeps = (relay.on_delivered == OnDelivered::Keep).then_some(
+        "relay.on_delivered = \"keep\" has no effect: delivered tasks are deleted, as django-celery-outbox's own \
+         relay does",
+    );
     let cleans = (relay.cleanup_every.is_some() || relay.retention != Retention::default()).then_some(
         "[relay.cleanup] has no effect: old dead letters are deleted by `manage.py celery_outbox_purge_dead_letter`",
     );
     let shows = matches!(settings.admin.listen, Listen::At(_))
-        .then_some("admin.listen has no effect: look at tasks in Django's admin");
+        .then_some("admin.listen has no effect: use Django's admin for tasks");
     keeps.into_iter().chain(cleans).chain(shows)
 }

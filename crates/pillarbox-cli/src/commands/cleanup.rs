@@ -24,7 +24,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
-    session.own("there what is sent is gone, and `manage.py celery_outbox_purge_dead_letter` deletes dead letters")?;
+    session
+        .own("sent tasks are deleted at once, and `manage.py celery_outbox_purge_dead_letter` deletes dead letters")?;
     let configured = session.settings.relay.retention;
     let retention = Retention {
         delivered_after: arguments.delivered_after.unwrap_or(configured.delivered_after),
@@ -47,8 +48,8 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Res
     session.output.answer(&answer, || {
         let deleted = count(deleted, "old event");
         match (last.elsewhere, remaining) {
-            (true, _) => format!("deleted {deleted}; stopped, because a relay is cleaning up at this moment"),
-            (false, None) => format!("deleted {deleted}; others are locked by other transactions, run it again"),
+            (true, _) => format!("deleted {deleted}; stopped, because a relay is cleaning up right now"),
+            (false, None) => format!("deleted {deleted}; more are locked by other transactions; run it again"),
             (false, Some(remaining)) => format!("deleted {deleted}, {remaining} remaining"),
         }
     })?;

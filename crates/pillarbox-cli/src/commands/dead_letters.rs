@@ -65,9 +65,8 @@ impl Which {
 }
 
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
-    session.own(
-        "look at dead letters in Django's admin, and try them again with `manage.py celery_outbox_replay_dead_letter`",
-    )?;
+    session
+        .own("use Django's admin for dead letters, and retry them with `manage.py celery_outbox_replay_dead_letter`")?;
     let desk = admin::desk(session.open().await?.people(), &session.settings);
     match &arguments.command {
         None => list(&desk, &arguments.which, session).await,
@@ -85,13 +84,13 @@ async fn list(desk: &Desk, which: &Which, session: &Session) -> anyhow::Result<(
     session.output.answer(&answer, || render(&letters.groups))?;
     if letters.left_out > 0 {
         session.output.note(&format!(
-            "{} more are not shown; narrow it by --type or --destination",
+            "{} more are not shown; filter by --type or --destination",
             count(letters.left_out, "group")
         ));
     }
     if !letters.complete {
         let reached = letters.reached.map(moment).unwrap_or_default();
-        session.output.note(&format!("only the newest {} were looked at, back to {reached}", letters.looked_at));
+        session.output.note(&format!("only the newest {} were searched, back to {reached}", letters.looked_at));
     }
     Ok(())
 }

@@ -51,7 +51,7 @@ fn render(verdict: &Verdict) -> String {
     if verdict.duplicates > 0 {
         let twice = count(verdict.duplicates as u64, "event");
         text.push_str(&format!(
-            "  {twice} came twice, because an answer was lost; the receiver knew them by their id\n"
+            "  {twice} arrived twice, because a response was lost; the receiver recognised them by their id\n"
         ));
     }
     if !verdict.ok {
@@ -66,7 +66,7 @@ fn render(verdict: &Verdict) -> String {
 
 const NEXT: &str = "
 Next, in a directory of your own:
-  pillarbox emit Order 1 order.placed '{\"total\": \"19.90\"}'   makes an outbox in pillarbox.db
-  pillarbox events list                                      shows what is in it
-  pillarbox check-config --default > pillarbox.toml          is where to say what goes where, for `pillarbox relay`
+  pillarbox emit Order 1 order.placed '{\"total\": \"19.90\"}'   creates an outbox in pillarbox.db
+  pillarbox events list                                      lists its events
+  pillarbox check-config --default > pillarbox.toml          is the configuration of `pillarbox relay`
 ";

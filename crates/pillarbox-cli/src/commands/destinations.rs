@@ -42,7 +42,7 @@ pub(crate) async fn run(command: &Command, session: &Session) -> anyhow::Result<
                 return Err(Misuse(format!("there is no destination {name:?} in the configuration{nearest}")).into());
             }
             let is_new = inspect.pause(name, &who()).await?;
-            let text = if is_new { "is paused: its events wait" } else { "was paused already" };
+            let text = if is_new { "is paused: its events are parked" } else { "was already paused" };
             Ok(session.output.answer(&json!({ "destination": name, "paused": true, "changed": is_new }), || {
                 format!("{name} {text}")
             })?)
@@ -50,7 +50,7 @@ pub(crate) async fn run(command: &Command, session: &Session) -> anyhow::Result<
         // The destination may be gone from the configuration.
         Command::Resume { name } => {
             let was_paused = inspect.resume(name, &who()).await?;
-            let text = if was_paused { "goes on" } else { "was not paused" };
+            let text = if was_paused { "is resumed" } else { "was not paused" };
             Ok(session
                 .output
                 .answer(&json!({ "destination": name, "paused": false, "changed": was_paused }), || {
@@ -81,7 +81,7 @@ async fn list(desk: &Desk, session: &Session) -> anyhow::Result<()> {
         table.render()
     })?;
     for gone in others.iter().filter(|one| one.paused.is_some()) {
-        session.output.note(&format!("{} is paused, too, and not in the configuration", gone.name));
+        session.output.note(&format!("{} is also paused, but is not in the configuration", gone.name));
     }
     Ok(())
 }
@@ -96,7 +96,7 @@ fn state(destination: &DestinationStatus) -> String {
         (Some(paused), _) => format!("paused by {} at {}", paused.paused_by, moment(paused.paused_at)),
         (None, Health::Paused) if destination.is_paused_by_configuration() => "paused in the configuration".to_owned(),
         (None, Health::Down) => {
-            let error = destination.last_error.as_ref().map_or("no reason is known", |(_, error)| error);
+            let error = destination.last_error.as_ref().map_or("reason unknown", |(_, error)| error);
             format!("down: {error}")
         }
         (None, health) => health.as_str().to_owned(),

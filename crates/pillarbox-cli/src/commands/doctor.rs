@@ -11,7 +11,7 @@ use crate::config::destination::build;
 use crate::store::Opened;
 
 pub(crate) async fn run(session: &Session) -> anyhow::Result<ExitCode> {
-    session.own("look at its tables with `manage.py celery_outbox_stats`")?;
+    session.own("use `manage.py celery_outbox_stats` for its tables")?;
     let opened = Opened::bare(&session.settings.database).await?;
     let mut findings = opened.inspect().examine().await?;
     findings.extend(leases(&session.settings));
@@ -42,10 +42,10 @@ async fn destinations(session: &Session) -> Vec<Finding> {
             Err(error) => Err(error.to_string()),
         };
         match answer {
-            Ok(()) => Finding::good("destination", format!("{name} can be reached")),
+            Ok(()) => Finding::good("destination", format!("{name} is reachable")),
             Err(error) => {
-                let fix = format!("until it is there, its events wait; see [destinations.{name}]");
-                Finding::bad("destination", format!("{name} cannot be reached: {error}"), fix)
+                let fix = format!("its events are parked until it is reachable; see [destinations.{name}]");
+                Finding::bad("destination", format!("{name} is unreachable: {error}"), fix)
             }
         }
     });

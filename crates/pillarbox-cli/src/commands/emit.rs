@@ -57,7 +57,7 @@ pub(crate) async fn run(arguments: Arguments, session: &Session) -> anyhow::Resu
         Ok(emitted) => answer(session, &emitted),
         Err(StoreError::Emit(EmitError::Duplicate { event_type, idempotency_key })) => anyhow::bail!(
             "an event {event_type:?} with the idempotency key {idempotency_key:?} exists already; if it may happen \
-             again, add --repeatable or a --key of its own; if telling it once is enough, add --once"
+             more than once, add --repeatable or another --key; to ignore duplicates, add --once"
         ),
         Err(error) => Err(error.into()),
     }
@@ -90,13 +90,13 @@ impl Arguments {
 fn read_payload(given: String) -> anyhow::Result<Box<RawValue>> {
     let text = if given == "-" {
         let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("the payload cannot be read from standard input")?;
+        std::io::stdin().read_to_string(&mut text).context("reading the payload from standard input failed")?;
         text
     } else {
         given
     };
     RawValue::from_string(text.trim().to_owned()).map_err(|error| {
-        Misuse(format!("the payload is not JSON: {error}; give text in its own quotes: '\"text\"'")).into()
+        Misuse(format!("the payload is not JSON: {error}; write text as a JSON string: '\"text\"'")).into()
     })
 }
 

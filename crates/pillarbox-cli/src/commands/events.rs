@@ -34,8 +34,8 @@ pub(crate) enum Command {
 
 pub(crate) async fn run(command: Command, session: &Session) -> anyhow::Result<ExitCode> {
     session.own(
-        "look at tasks in Django's admin and with `manage.py celery_outbox_stats`, and try dead letters again with \
-         `manage.py celery_outbox_replay_dead_letter`",
+        "use Django's admin and `manage.py celery_outbox_stats` for tasks, and retry dead letters with `manage.py \
+         celery_outbox_replay_dead_letter`",
     )?;
     match command {
         Command::List(arguments) => list::run(arguments, session).await.map(|()| ExitCode::SUCCESS),
@@ -107,7 +107,7 @@ fn moment_or_age(text: &str) -> Result<DateTime<Utc>, String> {
     }
     let age = humantime::parse_duration(text).ok().and_then(|age| chrono::TimeDelta::from_std(age).ok());
     let moment = age.and_then(|age| Utc::now().checked_sub_signed(age));
-    moment.ok_or_else(|| "write a moment like 2026-03-01T08:00:00Z or an age like 2h".to_owned())
+    moment.ok_or_else(|| "write a time like 2026-03-01T08:00:00Z or an age like 2h".to_owned())
 }
 
 /// Asks for confirmation. Many events are changed only after a person has seen their number, or with `--yes`.
@@ -116,7 +116,7 @@ pub(super) fn confirmed(events: &str, become_what: &str) -> anyhow::Result<bool>
         return Err(Misuse(format!("{events} would be {become_what}; add --yes")).into());
     }
     let mut terminal = std::io::stderr().lock();
-    write!(terminal, "{events} will be {become_what}. Go on? [y/N] ")?;
+    write!(terminal, "{events} will be {become_what}. Continue? [y/N] ")?;
     terminal.flush()?;
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line)?;

@@ -29,7 +29,8 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<ExitCode> {
     let Some(listen) = session.settings.metrics.listen else {
         return Err(Misuse(
-            "metrics.listen is not set, so there is nobody to ask; set it, or PILLARBOX_METRICS_LISTEN, as for the relay"
+            "metrics.listen is not set, so the relay cannot be queried; set it, or PILLARBOX_METRICS_LISTEN, as for \
+             the relay"
                 .to_owned(),
         )
         .into());
@@ -37,14 +38,14 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Res
     let path = if arguments.ready { "/readyz" } else { "/healthz" };
     let answer = tokio::time::timeout(LIMIT, ask(near(listen), path))
         .await
-        .with_context(|| format!("the relay at {listen} did not answer within {LIMIT:?}"))?
-        .with_context(|| format!("the relay at {listen} does not answer; does it run?"))?;
+        .with_context(|| format!("the relay at {listen} did not respond within {LIMIT:?}"))?
+        .with_context(|| format!("the relay at {listen} does not respond; check that it is running"))?;
     let ok = answer["ok"] == true;
     session.output.answer(&answer, || {
         let turned = answer["turned_seconds_ago"].as_f64();
-        let turned = turned.map_or("not yet".to_owned(), |ago| format!("{ago:.1} s ago"));
+        let turned = turned.map_or("never".to_owned(), |ago| format!("{ago:.1} s ago"));
         let database = answer["database"].as_str().unwrap_or("?");
-        format!("{}\n  database     {database}\n  loop turned  {turned}", if ok { "well" } else { "not well" })
+        format!("{}\n  database    {database}\n  last claim  {turned}", if ok { "healthy" } else { "unhealthy" })
     })?;
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -66,6 +67,6 @@ async fn ask(address: SocketAddr, path: &str) -> anyhow::Result<Value> {
     stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
     stream.take(LONGEST_ANSWER).read_to_string(&mut answer).await?;
-    let Some((_, body)) = answer.split_once("\r\n\r\n") else { bail!("it answers something else than HTTP") };
-    serde_json::from_str(body).context("it is not a relay that listens there")
+    let Some((_, body)) = answer.split_once("\r\n\r\n") else { bail!("the response is not HTTP") };
+    serde_json::from_str(body).context("another program listens there")
 }

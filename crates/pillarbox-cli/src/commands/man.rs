@@ -25,8 +25,8 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> anyhow::Result<()> {
         return Ok(output.answer(&json!({ "page": page }), || page)?);
     };
     let shown = directory.display();
-    std::fs::create_dir_all(directory).with_context(|| format!("the directory {shown} cannot be made"))?;
-    clap_mangen::generate_to(Cli::command(), directory).with_context(|| format!("{shown} cannot be written to"))?;
+    std::fs::create_dir_all(directory).with_context(|| format!("creating the directory {shown} failed"))?;
+    clap_mangen::generate_to(Cli::command(), directory).with_context(|| format!("writing to {shown} failed"))?;
     let files = std::fs::read_dir(directory)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut pages: Vec<String> = files.filter(|name| name.starts_with("pillarbox") && name.ends_with(".1")).collect();
     pages.sort();

@@ -57,7 +57,11 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Res
         // Standard output has only the statements, so that they can be piped into a client.
         session.output.note(migrated.trim_end());
         session.output.answer(&answer, || statements)?;
-        session.output.note(if arguments.apply { "granted" } else { "not granted; run them, or add --apply" });
+        session.output.note(if arguments.apply {
+            "granted"
+        } else {
+            "nothing was granted; run the statements, or add --apply"
+        });
     }
     Ok(())
 }

@@ -61,12 +61,12 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Res
         database = session.settings.database.shown(),
         destinations = session.settings.destinations.len(),
         routes = session.settings.routes.len(),
-        "the relay starts"
+        "relay started"
     );
     let ran = relay.run(stop).await;
     company.finish().await;
     ran?;
-    tracing::info!("the relay has stopped");
+    tracing::info!("relay stopped");
     if session.output.is_json() {
         session.output.answer(&json!({ "stopped": true }), String::new)?;
     }
@@ -116,7 +116,7 @@ impl Company {
         if let Some(path) = arguments.liveness_file.as_ref().or(settings.liveness_file.as_ref()) {
             builder = builder.observer(Arc::new(Liveness::new(path)?));
         }
-        if let Some(systemd) = Systemd::of(&session.environment).context("NOTIFY_SOCKET cannot be told anything")? {
+        if let Some(systemd) = Systemd::of(&session.environment).context("sending to NOTIFY_SOCKET failed")? {
             builder = builder.observer(Arc::new(systemd));
         }
         if arguments.report {
@@ -176,14 +176,14 @@ impl Company {
 /// Returns a future that completes at the first SIGTERM or SIGINT, which is logged as `event`. A second signal exits at
 /// once.
 pub(crate) fn stop_signal(event: Option<String>) -> anyhow::Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be listened for")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be listened for")?;
+    let mut terminate = signal(SignalKind::terminate()).context("installing the SIGTERM handler failed")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("installing the SIGINT handler failed")?;
     Ok(async move {
         let (name, code) = tokio::select! {
             _ = terminate.recv() => ("SIGTERM", 143),
             _ = interrupt.recv() => ("SIGINT", 130),
         };
-        tracing::info!(event, "{name}: stopping; once more ends it at once");
+        tracing::info!(event, "{name}: stopping; a second signal exits at once");
         tokio::spawn(async move {
             tokio::select! {
                 _ = terminate.recv() => {}

@@ -27,18 +27,18 @@ fn adopted(session: &Session, depth: QueueDepth) -> anyhow::Result<()> {
         "due": due, "failed": dead_letters, "oldest_due_seconds": oldest.map(|oldest| oldest.as_secs_f64()),
     });
     session.output.answer(&answer, || {
-        let waits = oldest.map_or(String::new(), |oldest| format!("  (the oldest for {})", rounded(oldest)));
+        let waits = oldest.map_or(String::new(), |oldest| format!("  (oldest for {})", rounded(oldest)));
         let width = due.to_string().len().max(dead_letters.to_string().len());
         let counts = [("due", format!("{due:>width$}{waits}")), ("dead letters", format!("{dead_letters:>width$}"))];
         let database = session.settings.database.shown();
         format!("the tables of django-celery-outbox in {database}\n\n{}", fields(counts))
     })?;
-    session.output.note("`manage.py celery_outbox_stats` tells more");
+    session.output.note("`manage.py celery_outbox_stats` prints more");
     Ok(())
 }
 
 fn render(counts: &Counts) -> String {
-    let waits = counts.oldest_due.map(|oldest| format!("  (the oldest for {})", rounded(oldest)));
+    let waits = counts.oldest_due.map(|oldest| format!("  (oldest for {})", rounded(oldest)));
     let mut rows = vec![
         ("due".to_owned(), counts.due, waits.unwrap_or_default()),
         ("scheduled".to_owned(), counts.scheduled, String::new()),
@@ -64,7 +64,7 @@ fn relays(counts: &Counts) -> String {
         ("STATE", Align::Left),
         ("IN FLIGHT", Align::Right),
         ("STARTED", Align::Left),
-        ("LAST HEARD OF", Align::Left),
+        ("HEARTBEAT", Align::Left),
     ]);
     for relay in &counts.relays {
         let state = match (relay.alive, relay.idle) {

@@ -162,7 +162,7 @@ fn lower_users(mut section: Section<'_>) -> Vec<UserSettings> {
 fn user_name(name: &str) -> Result<(), String> {
     let plain = !name.trim().is_empty() && name.len() <= NAME_LIMIT && !name.chars().any(char::is_control);
     match name {
-        ANYONE => Err(format!("cannot be called {ANYONE:?}: that is who looks where there are no users")),
+        ANYONE => Err(format!("cannot be called {ANYONE:?}: the name stands for anybody if there are no users")),
         _ if plain => Ok(()),
         _ => Err(format!("must have a name of 1 to {NAME_LIMIT} characters")),
     }

@@ -51,7 +51,7 @@ impl Database {
                 let settings = PostgresSettings::default();
                 Ok(Self::Postgres { url: Secret::new(url), schema: DEFAULT_SCHEMA.to_owned(), settings })
             }
-            _ => Err(format!("begins with {scheme:?}, which is not a database this program has; {CHOICES}")),
+            _ => Err(format!("begins with {scheme:?}, which is not a supported database; {CHOICES}")),
         }
     }
 
@@ -99,7 +99,7 @@ fn lower_settings(section: &mut Section<'_>) -> PostgresSettings {
         _ => Ok(()),
     };
     let long_enough = |deadline: &Duration| match deadline.as_millis() {
-        0..100 => Err("must be at least 100ms; a server that is busy would be taken for one that is gone".to_owned()),
+        0..100 => Err("must be at least 100ms; with less, a busy server would count as down".to_owned()),
         _ => Ok(()),
     };
     PostgresSettings {
@@ -115,9 +115,7 @@ fn sqlite_path(rest: &str) -> Result<PathBuf, String> {
     let path = rest.strip_prefix("//").unwrap_or(rest);
     let (path, parameters) = path.split_once('?').unwrap_or((path, ""));
     if !matches!(parameters, "" | "mode=rwc") {
-        return Err(format!(
-            "has the parameters {parameters:?}, which this program does not have; write sqlite://FILE"
-        ));
+        return Err(format!("has the parameters {parameters:?}, which are not supported; write sqlite://FILE"));
     }
     if path.is_empty() || path == ":memory:" {
         return Err("names no file, and an outbox that is not on disk loses events; write sqlite://FILE".to_owned());
@@ -132,7 +130,7 @@ fn check_schema(name: &str) -> Result<(), String> {
     if starts_well && goes_well && name.len() <= 63 {
         Ok(())
     } else {
-        Err(format!("is {name:?}, but must be letters, digits and underscores, not start with a digit, at most 63"))
+        Err(format!("is {name:?}, but must be at most 63 letters, digits and underscores, not starting with a digit"))
     }
 }
 

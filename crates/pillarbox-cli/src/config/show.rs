@@ -165,7 +165,7 @@ impl Settings {
 
     fn shown_tracing(&self) -> Shown {
         let tracing = &self.tracing;
-        let by_variable = || text("by the variables OTEL_…");
+        let by_variable = || text("set by the variables OTEL_…");
         let mut keys = vec![
             ("headers", table(tracing.headers.iter().map(|(name, value)| (name.as_str(), hidden(value))))),
             ("service_name", tracing.service_name.as_ref().map_or_else(by_variable, text)),

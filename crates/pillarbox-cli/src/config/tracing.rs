@@ -63,7 +63,7 @@ pub(super) fn lower(mut section: Section<'_>, environment: &Environment) -> Trac
         || standard("SERVICE_NAME", &["OTEL_RESOURCE_ATTRIBUTES"]).is_some_and(|text| text.contains("service.name="));
     let sampled = standard("SAMPLE", &["OTEL_TRACES_SAMPLER"]).is_some();
     let service_name: Option<String> = section.take_checked("service_name", |name: &String| match name.as_str() {
-        "" => Err("is empty; write the name that the spans are to be found by".to_owned()),
+        "" => Err("is empty; write the service name of the spans".to_owned()),
         _ => Ok(()),
     });
     let sample = section.take_checked("sample", share);
@@ -82,7 +82,7 @@ pub(super) fn lower(mut section: Section<'_>, environment: &Environment) -> Trac
 fn is_http(endpoint: &SecretRef) -> Result<(), String> {
     match endpoint {
         SecretRef::Plain(url) if !["http://", "https://"].iter().any(|scheme| url.expose().starts_with(scheme)) => {
-            Err("must be the URL of a collector that takes OTLP over HTTP, like \"http://127.0.0.1:4318\"".to_owned())
+            Err("must be the URL of a collector that accepts OTLP over HTTP, like \"http://127.0.0.1:4318\"".to_owned())
         }
         _ => Ok(()),
     }

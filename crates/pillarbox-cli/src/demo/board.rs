@@ -139,9 +139,9 @@ fn told(order: Option<u32>, what: Happening, paint: &impl Fn(&str, &str) -> Stri
         Happening::Delivered { attempt } => {
             format!("{order}{}", paint(GREEN, &format!("delivered, attempt {attempt}")))
         }
-        Happening::Refused => format!("{order}{}", paint(YELLOW, "answered 500: again in a moment")),
-        Happening::Unavailable => format!("{order}{}", paint(RED, "answered 503: waits until the receiver is back")),
+        Happening::Refused => format!("{order}{}", paint(YELLOW, "answered 500: retried in a moment")),
+        Happening::Unavailable => format!("{order}{}", paint(RED, "answered 503: parked until the receiver is up")),
         Happening::Down => paint(RED, "the receiver is down: its events are parked, no attempt is used up"),
-        Happening::Up => paint(GREEN, "the receiver is back"),
+        Happening::Up => paint(GREEN, "the receiver is up again"),
     }
 }

@@ -55,7 +55,7 @@ struct Order {
 
 impl Receiver {
     pub(super) async fn start(seed: u64, tally: Arc<Tally>) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("the demo's receiver finds no port")?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("the demo's receiver found no free port")?;
         let url = format!("http://{}/orders", listener.local_addr()?);
         let desk = Arc::new(Desk {
             seed,

@@ -43,7 +43,7 @@ impl Verdict {
             (orders != committed as u64, format!("the shop has {orders} orders, but committed {committed}")),
             (counts.delivered != committed as u64, format!("the outbox counts {} as delivered", counts.delivered)),
             (counts.pending() > 0, format!("{} events are still waiting", counts.pending())),
-            (counts.failed > 0, format!("{} events were given up", counts.failed)),
+            (counts.failed > 0, format!("{} events failed for good", counts.failed)),
         ];
         let problems: Vec<String> =
             problems.into_iter().filter_map(|(is_wrong, what)| is_wrong.then_some(what)).collect();

@@ -84,7 +84,7 @@ impl Pulse {
                 return why;
             }
             tokio::select! {
-                () = self.evicted.notified() => return "another connection needs its place",
+                () = self.evicted.notified() => return "closed to make room for a new connection",
                 () = tokio::time::sleep_until(until.min(Instant::now() + LOOK)) => {}
             }
         }
@@ -99,9 +99,9 @@ impl Beat {
     fn deadline(&self) -> (Instant, &'static str) {
         let end = self.opened + LIFE;
         match self.idle_since {
-            _ if self.in_flight > 0 => ((self.moved + STALL).min(end + STALL), "no byte moved for too long"),
-            None => (self.opened + HEAD, "no request in time"),
-            Some(since) => ((since + IDLE).min(end.max(since)), "idle for too long"),
+            _ if self.in_flight > 0 => ((self.moved + STALL).min(end + STALL), "timeout: no data"),
+            None => (self.opened + HEAD, "timeout: no request"),
+            Some(since) => ((since + IDLE).min(end.max(since)), "timeout: idle"),
         }
     }
 }

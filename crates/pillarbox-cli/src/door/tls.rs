@@ -79,14 +79,14 @@ fn acceptor(files: &TlsFiles) -> anyhow::Result<TlsAcceptor> {
     let chain = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.map_err(|error| unreadable("tls_certificate", path, &error))?;
     if chain.is_empty() {
-        return Err(unreadable("tls_certificate", path, &"there is no certificate in it").into());
+        return Err(unreadable("tls_certificate", path, &"it contains no certificate").into());
     }
     let path = &files.key;
     let key = PrivateKeyDer::from_pem_file(path).map_err(|error| unreadable("tls_key", path, &error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .context("TLS cannot be set up")?
+        .context("TLS setup failed")?
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .map_err(|error| unreadable("tls_key", path, &error))?;

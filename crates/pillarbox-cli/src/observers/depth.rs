@@ -44,8 +44,8 @@ async fn keep_counting(last: watch::Sender<Option<Depth>>, source: Arc<Source>, 
         let began = Instant::now();
         match tokio::time::timeout(LIMIT, source.depth()).await {
             Ok(Ok(depth)) => drop(last.send_replace(Some(depth))),
-            Ok(Err(error)) => tracing::debug!(%error, "what waits cannot be counted for the metrics"),
-            Err(_) => tracing::warn!("counting what waits takes longer than {LIMIT:?}; the metrics go without"),
+            Ok(Err(error)) => tracing::debug!(%error, "counting events for the metrics failed"),
+            Err(_) => tracing::warn!("counting events takes longer than {LIMIT:?}; the metrics go without the counts"),
         }
         tokio::time::sleep(every.max(began.elapsed() * SHARE)).await;
     }

@@ -31,7 +31,10 @@ impl Liveness {
     /// Fails if the file cannot be written. The file is first touched after the first claim of the loop.
     pub(crate) fn new(path: &Path) -> anyhow::Result<Self> {
         try_out(path).with_context(|| {
-            format!("the liveness file {} cannot be written; name another, or create its directory", path.display())
+            format!(
+                "the liveness file {} cannot be written; choose another file, or create its directory",
+                path.display()
+            )
         })?;
         let (under_way, in_trouble) = (AtomicBool::new(false), AtomicBool::new(false));
         let file = Touched { path: path.to_owned(), under_way, in_trouble };
@@ -64,10 +67,10 @@ impl Touched {
         let was_in_trouble = self.in_trouble.swap(touched.is_err(), Ordering::Relaxed);
         match touched {
             Err(error) if !was_in_trouble => {
-                tracing::warn!(file = %self.path.display(), %error, "the liveness file cannot be touched");
+                tracing::warn!(file = %self.path.display(), %error, "touching the liveness file failed");
             }
             Ok(()) if was_in_trouble => {
-                tracing::info!(file = %self.path.display(), "the liveness file is touched again");
+                tracing::info!(file = %self.path.display(), "touching the liveness file works again");
             }
             _ => {}
         }

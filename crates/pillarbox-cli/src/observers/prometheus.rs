@@ -186,8 +186,8 @@ impl Events {
     fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let by_type = |name, help| registered(registry, IntCounterVec::new(Opts::new(name, help), &["event_type"])?);
         Ok(Self {
-            delivered: by_type("events_delivered_total", "Events that all their destinations have")?,
-            retried: by_type("events_retried_total", "Attempts that failed and are made again")?,
+            delivered: by_type("events_delivered_total", "Events delivered to all their destinations")?,
+            retried: by_type("events_retried_total", "Failed attempts that are retried")?,
             given_up: by_type("events_given_up_total", "Events that became dead letters")?,
         })
     }
@@ -195,15 +195,15 @@ impl Events {
 
 impl Sends {
     fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let failed = Opts::new("attempts_failed_total", "Sends that failed, outages among them");
+        let failed = Opts::new("attempts_failed_total", "Failed sends, including outages");
         let seconds = |name, help| {
             let options = HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
             registered(registry, HistogramVec::new(options, &["destination"])?)
         };
         Ok(Self {
             failed: registered(registry, IntCounterVec::new(failed, &["destination", "kind"])?)?,
-            latency: seconds("delivery_latency_seconds", "From the emit to a destination's yes")?,
-            duration: seconds("send_duration_seconds", "How long a destination took to say yes")?,
+            latency: seconds("delivery_latency_seconds", "Time from the emit to a successful delivery")?,
+            duration: seconds("send_duration_seconds", "Duration of a successful send")?,
         })
     }
 }
@@ -211,10 +211,10 @@ impl Sends {
 impl Claims {
     fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counter = |name, help| registered(registry, IntCounter::new(name, help)?);
-        let batch = HistogramOpts::new("batch_duration_seconds", "From a claim to the last settle of its events");
+        let batch = HistogramOpts::new("batch_duration_seconds", "Time from a claim to the last settle of its events");
         Ok(Self {
-            turns: counter("loop_turns_total", "How often the relay has asked for what is due and was answered")?,
-            claimed: counter("events_claimed_total", "Events that this relay has claimed and done with")?,
+            turns: counter("loop_turns_total", "Iterations of the claim loop that completed a claim")?,
+            claimed: counter("events_claimed_total", "Events that this relay has claimed and finished")?,
             duration: registered(registry, Histogram::with_opts(batch.buckets(SECONDS.to_vec()))?)?,
         })
     }
@@ -224,11 +224,17 @@ impl Waiting {
     fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let gauge = |name, help| registered(registry, IntGauge::new(name, help)?);
         Ok(Self {
-            due: gauge("due_events", "Events that are due; beyond 10000 about")?,
-            scheduled: gauge("scheduled_events", "Events to be sent later, retries among them; beyond 10000 about")?,
-            leased: gauge("leased_events", "Events that a relay has by a lease; what it holds by a lock is due")?,
-            parked: gauge("parked_events", "Events that wait for a destination or a route; beyond 10000 about")?,
-            dead: gauge("dead_letters", "Events that were given up; beyond 10000 about")?,
+            due: gauge("due_events", "Events that are due; approximate above 10000")?,
+            scheduled: gauge(
+                "scheduled_events",
+                "Events that are due later, including retries; approximate above 10000",
+            )?,
+            leased: gauge("leased_events", "Events claimed by a lease; events held by a row lock count as due")?,
+            parked: gauge(
+                "parked_events",
+                "Events parked on a destination or without a route; approximate above 10000",
+            )?,
+            dead: gauge("dead_letters", "Dead letters; approximate above 10000")?,
             oldest: registered(
                 registry,
                 Gauge::new("oldest_due_seconds", "How long the oldest due event has waited")?,
@@ -242,11 +248,11 @@ impl UnderWay {
         let gauge = |name, help| registered(registry, IntGauge::new(name, help)?);
         let each = |name, help| registered(registry, IntGaugeVec::new(Opts::new(name, help), &["destination"])?);
         Ok(Self {
-            events: gauge("in_flight_events", "Events that this relay has claimed and not settled")?,
-            bytes: gauge("in_flight_bytes", "Payload of those events")?,
+            events: gauge("in_flight_events", "Events in flight: claimed by this relay and not settled")?,
+            bytes: gauge("in_flight_bytes", "Payload bytes of the events in flight")?,
             down: each("destination_down", "1 while the breaker is open")?,
-            paused: each("destination_paused", "1 while people want nothing sent")?,
-            queued: each("destination_queued_events", "Events that wait in this relay")?,
+            paused: each("destination_paused", "1 while the destination is paused")?,
+            queued: each("destination_queued_events", "Events in the queue of this relay")?,
             sending: each("destination_sending_events", "Events that are being sent")?,
         })
     }

@@ -56,8 +56,7 @@ impl Report {
     /// Starts to write to standard output. The routes determine the destination of an event.
     pub(crate) fn start(routes: Routes) -> anyhow::Result<(Self, Writing)> {
         // A separate handle: a reader that does not read must not block other output, or the exit.
-        let out =
-            io::stdout().as_fd().try_clone_to_owned().context("standard output cannot be written for --report")?;
+        let out = io::stdout().as_fd().try_clone_to_owned().context("writing the report to standard output failed")?;
         Ok(Self::writing_to(File::from(out), routes, QUEUED))
     }
 
@@ -125,9 +124,12 @@ impl Writing {
         let ended = tokio::time::timeout(PATIENCE, self.ended).await.is_ok();
         let state = self.queue.lock();
         if ended && !state.gone {
-            tracing::info!(lines = state.written, dropped = state.dropped_in_all, "the report is written to its end");
+            tracing::info!(lines = state.written, dropped = state.dropped_in_all, "report complete");
         } else {
-            tracing::warn!(lines = state.written, "the report was not read to its end; what was not read is lost");
+            tracing::warn!(
+                lines = state.written,
+                "report incomplete: the reader was too slow or gone, and the remaining lines are lost"
+            );
         }
     }
 }
@@ -166,7 +168,7 @@ impl Queue {
             state.lines.push_back(line);
         } else {
             if state.dropped == 0 {
-                tracing::warn!(waiting = self.most, "the report is read too slowly; lines are dropped");
+                tracing::warn!(waiting = self.most, "report reader is too slow; lines are dropped");
             }
             state.dropped += 1;
             state.dropped_in_all += 1;
@@ -181,7 +183,7 @@ impl Queue {
         while let Some((lines, dropped)) = self.next() {
             let count = lines.len() as u64;
             if let Err(error) = write(&mut out, lines, dropped) {
-                tracing::warn!(%error, "nobody reads the report any more; the relay goes on without it");
+                tracing::warn!(%error, "report reader is gone; the relay continues without the report");
                 let mut state = self.lock();
                 state.gone = true;
                 state.lines = VecDeque::new();
@@ -207,7 +209,7 @@ fn write(out: &mut impl Write, lines: Vec<String>, dropped: u64) -> io::Result<(
     }
     if dropped > 0 {
         writeln!(out, r#"{{"outcome":"dropped","count":{dropped}}}"#)?;
-        tracing::warn!(lines = dropped, "lines of the report were dropped, because it was read too slowly");
+        tracing::warn!(lines = dropped, "report lines were dropped, because the reader was too slow");
     }
     out.flush()
 }

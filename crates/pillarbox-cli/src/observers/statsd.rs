@@ -157,13 +157,13 @@ impl Server {
         }
         let socket = match self.socket().await {
             Ok(socket) => socket,
-            Err(error) => return tracing::debug!(server = self.name, %error, "the metrics cannot be sent"),
+            Err(error) => return tracing::debug!(server = self.name, %error, "sending metrics failed"),
         };
         for datagram in datagrams {
             match socket.send(datagram.as_bytes()) {
                 // The kernel reports a missing listener at the next send.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
-                Err(error) => return tracing::debug!(server = self.name, %error, "the metrics cannot be sent"),
+                Err(error) => return tracing::debug!(server = self.name, %error, "sending metrics failed"),
                 Ok(_) => {}
             }
         }
@@ -176,7 +176,7 @@ impl Server {
         {
             return socket.try_clone();
         }
-        let missing = || std::io::Error::new(ErrorKind::NotFound, "the name has no address");
+        let missing = || std::io::Error::new(ErrorKind::NotFound, "the host name has no address");
         let addresses: Vec<SocketAddr> = tokio::net::lookup_host(&self.name).await?.collect();
         // UDP does not show which address has a listener. For localhost it is usually 127.0.0.1.
         let first = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());

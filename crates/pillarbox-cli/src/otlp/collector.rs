@@ -34,7 +34,7 @@ impl Collector {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(http::without_url)? {
             if body.len() + chunk.len() > LONGEST_ANSWER {
-                return Err(format!("the collector's answer has more than {LONGEST_ANSWER} bytes").into());
+                return Err(format!("the collector's response has more than {LONGEST_ANSWER} bytes").into());
             }
             body.extend_from_slice(&chunk);
         }
@@ -44,17 +44,17 @@ impl Collector {
     fn told(&self, answer: &Result<Response<Bytes>, HttpError>) {
         let problem = match answer {
             Ok(response) if response.status().is_success() => None,
-            Ok(response) => Some(format!("it answers {}", response.status())),
+            Ok(response) => Some(format!("the collector returned {}", response.status())),
             Err(error) => Some(with_causes(error.as_ref())),
         };
         match (problem, self.failing.load(Ordering::Relaxed)) {
             (Some(problem), false) => {
                 self.failing.store(true, Ordering::Relaxed);
-                tracing::warn!(problem, "spans cannot be exported; they are lost until the collector takes them");
+                tracing::warn!(problem, "exporting spans failed; spans are lost until the collector accepts them");
             }
             (None, true) => {
                 self.failing.store(false, Ordering::Relaxed);
-                tracing::info!("spans are exported again");
+                tracing::info!("exporting spans works again");
             }
             _ => {}
         }

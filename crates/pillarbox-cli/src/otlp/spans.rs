@@ -97,7 +97,7 @@ impl Tracer for Spans {
             .start_with_context(&self.tracer, &parent);
         if settled.lost.is_none() {
             span.set_attribute(KeyValue::new("error.type", "stopped"));
-            span.set_status(Status::error("the relay ended before it could be written"));
+            span.set_status(Status::error("the relay stopped before the settle"));
         }
     }
 }

@@ -120,10 +120,10 @@ fn draw_destinations(frame: &mut Frame<'_>, area: Rect, app: &App) {
 fn right_from(first: usize, last: usize) -> impl FnMut(&'static str) -> Cell<'static> {
     let mut column = 0;
     move |heading| {
-        let is_figure = (first..=last).contains(&column);
+        let is_number = (first..=last).contains(&column);
         column += 1;
         let line = Line::from(heading);
-        Cell::from(if is_figure { line.right_aligned() } else { line })
+        Cell::from(if is_number { line.right_aligned() } else { line })
     }
 }
 
@@ -134,7 +134,7 @@ fn destination(row: &Row) -> Vec<Cell<'static>> {
         Health::Down => Color::Red,
         _ => Color::Reset,
     };
-    let figure = |text: String| Cell::from(Line::from(text).right_aligned());
+    let number = |text: String| Cell::from(Line::from(text).right_aligned());
     let note = match &row.paused_by {
         Some(who) => format!("paused by {who}"),
         None if row.paused_in_configuration => "paused in the configuration".to_owned(),
@@ -144,13 +144,13 @@ fn destination(row: &Row) -> Vec<Cell<'static>> {
     vec![
         Cell::from(shown(&row.name)),
         Cell::from(row.state.as_str()).style(Style::new().fg(color)),
-        figure(row.delivered_per_minute.to_string()),
-        figure(row.failed_per_minute.to_string()).style(failing),
-        figure(short(row.latency.p50_seconds)),
-        figure(short(row.latency.p95_seconds)),
-        figure(short(row.latency.p99_seconds)),
-        figure(row.queued.to_string()),
-        figure(row.sending.to_string()),
+        number(row.delivered_per_minute.to_string()),
+        number(row.failed_per_minute.to_string()).style(failing),
+        number(short(row.latency.p50_seconds)),
+        number(short(row.latency.p95_seconds)),
+        number(short(row.latency.p99_seconds)),
+        number(row.queued.to_string()),
+        number(row.sending.to_string()),
         Cell::from(shown(&note)),
     ]
 }
@@ -221,7 +221,7 @@ fn draw_dead_letters(frame: &mut Frame<'_>, area: Rect, app: &App) {
 fn draw_foot(frame: &mut Frame<'_>, area: Rect, app: &App) {
     let line = match (&app.asked, &app.said) {
         (Some(Asked::Pause(name)), _) => {
-            Line::from(format!("pause {}? its events wait until it is resumed  [y/n]", shown(name)))
+            Line::from(format!("pause {}? its events are parked until it is resumed  [y/n]", shown(name)))
                 .bold()
                 .fg(Color::Yellow)
         }
@@ -238,13 +238,13 @@ fn draw_help(frame: &mut Frame<'_>) {
     const HELP: &str = "\
 q, Esc, Ctrl-C  quit
 ↑ ↓, k j        choose a destination
-p               pause it, or resume it; asks before it does
+p               pause or resume it, after a question
 r               read everything again now
 ?               this help
 
 /MIN and FAILED are of the last whole minute, latencies are from commit
-to delivery over the last five. QUEUED and SENDING are what relays that
-live have in hand; a relay's destinations are shown as sending+queued.";
+to delivery over the last five. QUEUED and SENDING count the events in
+live relays; a relay's destinations are shown as sending+queued.";
     let full = frame.area();
     let (width, height) = (75.min(full.width), 12.min(full.height));
     let area = Rect::new((full.width - width) / 2, (full.height - height) / 2, width, height);

@@ -70,7 +70,7 @@ impl Health {
         let answer = match tokio::time::timeout(CHECK_LIMIT, store.check()).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("no answer within {CHECK_LIMIT:?}")),
+            Err(_) => Err(format!("no response within {CHECK_LIMIT:?}")),
         };
         *checked = Some((Instant::now(), answer.is_ok()));
         match (&answer, last.is_none_or(|(_, ok)| ok)) {

@@ -157,7 +157,7 @@ async fn a_failed_event_is_seen_retried_and_delivered() {
         assert_eq!(desk.done(&format!("/events/{id}/retry"), &json!(null)).await["changed"], 1);
         desk.wait_for_state(&id, "delivered").await;
         let again = desk.post(&format!("/events/{id}/retry"), &json!(null)).await;
-        assert!(problem(&again, 409).contains("was delivered; nothing was changed"), "{again:?}");
+        assert!(problem(&again, 409).contains("is already delivered; nothing was changed"), "{again:?}");
         assert_eq!(desk.audit(1).await, [("olga".to_owned(), "retry".to_owned(), Some(1))]);
         desk.close().await;
     }
@@ -209,7 +209,7 @@ async fn a_pause_is_heeded_until_it_ends() {
         assert_eq!(desk.done("/destinations/runner/resume", &json!(null)).await["changed"], true);
         desk.wait_for_state(&id, "delivered").await;
         let nowhere = desk.post("/destinations/runer/pause", &json!(null)).await;
-        assert_eq!(problem(&nowhere, 404), "there is no destination \"runer\"; there are runner");
+        assert_eq!(problem(&nowhere, 404), "there is no destination \"runer\"; choose one of: runner");
         let lines: Vec<String> = desk.audit(3).await.into_iter().map(|(_, what, _)| what).collect();
         assert_eq!(lines, ["resume", "emit", "pause"]);
         desk.close().await;
@@ -265,24 +265,24 @@ async fn whatever_is_wrong_is_a_problem_that_says_what() {
         ("/events?state=lost", 400, "unknown variant `lost`"),
         ("/events?limit=0", 400, "limit is 0, but must be from 1 to 500"),
         ("/events?search=%00", 400, "search contains a NUL character"),
-        ("/events?cursor=xyz", 400, "this cursor is not one of this list"),
-        ("/events/1", 400, "the address is not understood"),
+        ("/events?cursor=xyz", 400, "the cursor does not belong to this list"),
+        ("/events/1", 400, "the path is not valid"),
         ("/overview?minutes=100000", 400, "minutes is 100000, but must be from 1 to 1440"),
         ("/events/01a1e103-6c9a-77a0-90a5-682b95640e6a", 404, "there is no event"),
         ("/jobs/01a1e103-6c9a-77a0-90a5-682b95640e6a", 404, "there is no job"),
-        ("/nowhere", 404, "there is nothing here"),
+        ("/nowhere", 404, "nothing was found at this address"),
     ] {
         let answer = desk.client.get(&format!("/api/v1{path}")).await;
         assert!(problem(&answer, status).contains(what), "{path}: {answer:?}");
     }
     for (path, body, status, what) in [
-        ("/events", "{", 400, "the body is not understood: EOF"),
+        ("/events", "{", 400, "the body is not valid: EOF"),
         ("/events", r#"{"aggregate_type":"Order"}"#, 400, "missing field `aggregate_id`"),
         ("/events", r#"{"aggregate_type":"","aggregate_id":"1","event_type":"t"}"#, 422, "aggregate_type is empty"),
         ("/events", r#"["Order", "1", "order.placed"]"#, 400, "expected an object"),
         ("/jobs", r#"{"action":"retry","filter":[]}"#, 400, "expected an object"),
-        ("/events/retry", r#"{"ids":[]}"#, 422, "no event was named"),
-        ("/jobs", r#"{"action":"replay"}"#, 422, "must be delivered or failed"),
+        ("/events/retry", r#"{"ids":[]}"#, 422, "no event ids were given"),
+        ("/jobs", r#"{"action":"replay"}"#, 422, "must be set to delivered or failed"),
         ("/jobs", r#"{"action":"retry","rate":0}"#, 422, "rate must be events per second"),
         ("/jobs", r#"{"action":"retry","filter":{"state":"due"}}"#, 422, "must be failed"),
     ] {

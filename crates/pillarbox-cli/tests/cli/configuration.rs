@@ -10,7 +10,7 @@ fn without_any_configuration_it_works_on_a_file_of_its_own() {
     let home = Home::new();
     let emitted = home.run(&["emit", "Order", "42", "order.placed", r#"{"total": 19.90}"#]).succeeded();
     assert!(emitted.out.starts_with("emitted order.placed "), "{emitted:?}");
-    assert!(emitted.err.contains("made a new outbox in pillarbox.db"), "{emitted:?}");
+    assert!(emitted.err.contains("created a new outbox in pillarbox.db"), "{emitted:?}");
     assert!(home.path("pillarbox.db").exists());
 
     let stats = home.run(&["stats"]).succeeded();
@@ -127,7 +127,7 @@ fn the_default_configuration_is_printed_and_can_be_used() {
     home.write("pillarbox.toml", &default.out);
     let done = home.run(&["check-config"]).succeeded();
     assert!(done.err.contains("there are no routes"), "{done:?}");
-    assert!(done.err.ends_with("the configuration is good\n"), "{done:?}");
+    assert!(done.err.ends_with("configuration is valid\n"), "{done:?}");
     assert_eq!(home.json(&["check-config", "--default"])["default"], default.out.as_str());
 }
 
@@ -136,7 +136,7 @@ async fn whatever_is_discarded_is_warned_of() {
     let unused = "[destinations.spare]\nkind = \"discard\"\n";
     let home = Home::with_config(&format!("[relay]\nunrouted = \"discard\"\n{DISCARD}{unused}"));
     let destination = "destination \"nowhere\" discards events: it marks them delivered and sends nothing";
-    let unrouted = "relay.unrouted discards events: those that match no route are marked delivered";
+    let unrouted = "relay.unrouted discards events: events that match no route are marked delivered";
     home.run(&["migrate"]).succeeded();
     let checked = home.run(&["check-config"]).succeeded();
     let doctor = home.run(&["doctor"]).succeeded();
@@ -173,8 +173,6 @@ fn a_wrong_command_line_is_exit_code_2_in_either_form() {
     assert_eq!((done.code, done.out.as_str()), (2, ""));
     assert!(done.json_error().contains("invalid value '42'"), "{done:?}");
     let help = home.run(&["--help"]).succeeded();
-    assert!(
-        help.out.contains("Exit codes: 0 all is well, 1 it failed, 2 the command line or the configuration is wrong")
-    );
+    assert!(help.out.contains("Exit codes: 0 success, 1 failure, 2 invalid command line or configuration"));
     assert!(home.run(&["--version"]).succeeded().out.starts_with("pillarbox 0."));
 }

@@ -53,7 +53,7 @@ async fn what_the_receiver_refuses_for_good_is_failed_and_can_be_retried() {
 
     let done = home.run(&["events", "retry", &ids[0]]);
     assert_eq!(done.code, 1);
-    assert!(done.out.contains("was delivered; nothing was changed"), "{done:?}");
+    assert!(done.out.contains("is already delivered; nothing was changed"), "{done:?}");
     assert_eq!(home.run(&["events", "retry"]).code, 2);
     assert_eq!(home.run(&["events", "retry", &ids[0], "--search", "x"]).code, 2);
 }
@@ -66,7 +66,7 @@ async fn a_relay_delivers_what_another_process_emits_and_stops_when_it_is_told()
         home.set("SECRET", "whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg==");
         home.set("TOKEN", "hunter2");
         let mut relay = Program::start(home.command(&["relay", "--log-format", "json"]));
-        relay.wait_for_line("the relay starts", PATIENCE).await.unwrap();
+        relay.wait_for_line("relay started", PATIENCE).await.unwrap();
         let id = home.emit("1", &[]);
         receiver.wait_for(1, PATIENCE).await.unwrap();
         let request = &receiver.received()[0];

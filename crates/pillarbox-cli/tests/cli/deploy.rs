@@ -1,5 +1,5 @@
-//! What stands in deploy/ fits the program: Prometheus takes its rules and our figures, and both and the dashboard speak of
-//! figures that there are.
+//! What stands in deploy/ fits the program: Prometheus takes its rules and our metrics, and both and the dashboard speak of
+//! metrics that there are.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -47,8 +47,8 @@ fn a_deployed_example_marks_no_backlog_delivered() {
     }
 }
 
-/// Prometheus takes these figures, and what rules and dashboard speak of is among them.
-pub(crate) fn check_figures(text: &str) {
+/// Prometheus takes these metrics, and what rules and dashboard speak of is among them.
+pub(crate) fn check_metrics(text: &str) {
     let mut promtool = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())
@@ -61,21 +61,21 @@ pub(crate) fn check_figures(text: &str) {
 
     let there: BTreeSet<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
-    let listed = figures(&std::fs::read_to_string(file("../docs/metrics.md")).unwrap());
-    let unlisted: Vec<_> = there.iter().filter(|figure| !listed.contains(**figure)).collect();
+    let listed = metrics(&std::fs::read_to_string(file("../docs/metrics.md")).unwrap());
+    let unlisted: Vec<_> = there.iter().filter(|metric| !listed.contains(**metric)).collect();
     assert!(unlisted.is_empty(), "docs/metrics.md leaves out {unlisted:?}");
     for name in ["prometheus/alerts.yaml", "grafana/pillarbox.json", "../docs/metrics.md"] {
         let spoken_of = std::fs::read_to_string(file(name)).unwrap();
-        let figures = figures(&spoken_of);
-        assert!(figures.len() > 4, "{name}: {figures:?}");
-        let missing: Vec<_> = figures.iter().filter(|figure| !there.contains(figure.as_str())).collect();
+        let metrics = metrics(&spoken_of);
+        assert!(metrics.len() > 4, "{name}: {metrics:?}");
+        let missing: Vec<_> = metrics.iter().filter(|metric| !there.contains(metric.as_str())).collect();
         assert!(missing.is_empty(), "{name} speaks of {missing:?}, and there are {there:?}");
     }
 }
 
-/// The figures that a text speaks of.
-fn figures(text: &str) -> BTreeSet<String> {
+/// The metrics that a text speaks of.
+fn metrics(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let figures = words.filter(|word| word.starts_with("pillarbox_"));
-    figures.map(|figure| figure.trim_end_matches("_bucket").to_owned()).collect()
+    let metrics = words.filter(|word| word.starts_with("pillarbox_"));
+    metrics.map(|metric| metric.trim_end_matches("_bucket").to_owned()).collect()
 }

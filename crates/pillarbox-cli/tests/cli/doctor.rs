@@ -34,7 +34,7 @@ async fn a_sound_outbox_is_found_sound() {
         let all = findings(&done);
         assert!(all.len() >= 4 && all.iter().all(|finding| finding.1 != "bad"), "{all:?}");
         assert_eq!(the(&all, "schema").1, "good");
-        assert_eq!(the(&all, "destination").2, "nowhere can be reached");
+        assert_eq!(the(&all, "destination").2, "nowhere is reachable");
         // Nothing delivers, and nothing waits: a word, no more.
         assert_eq!((the(&all, "relays").1.as_str(), the(&all, "relays").3.is_empty()), ("notice", false));
     }
@@ -76,7 +76,7 @@ async fn what_is_bad_is_found_with_what_to_do_about_it() {
         ("rights", "INSERT on outbox_event", "pillarbox migrate --relay-role"),
         ("autovacuum", "off", "RESET (autovacuum_enabled)"),
         ("relays", "1 due", "pillarbox relay"),
-        ("destination", "gone cannot be reached: cannot connect to http://127.0.0.1:9", "[destinations.gone]"),
+        ("destination", "gone is unreachable: cannot connect to http://127.0.0.1:9", "[destinations.gone]"),
     ] {
         let finding = the(&all, about);
         assert_eq!(finding.1, "bad", "{finding:?}");
@@ -84,7 +84,7 @@ async fn what_is_bad_is_found_with_what_to_do_about_it() {
     }
     let unseen = the(&all, "long transactions");
     assert!(unseen.1 == "notice" && unseen.3.contains("GRANT pg_read_all_stats TO doctored_"), "{unseen:?}");
-    assert!(all.iter().any(|finding| finding.2.contains("rabbit cannot be reached")), "{all:?}");
+    assert!(all.iter().any(|finding| finding.2.contains("rabbit is unreachable")), "{all:?}");
     assert!(!done.out.contains("secret"), "{done:?}");
 
     // For people it is the same.

@@ -62,9 +62,9 @@ async fn silent_connections_to_the_metrics_stop_no_delivery() {
     home.set("PILLARBOX_METRICS_LISTEN", "127.0.0.1:0");
     home.run(&["migrate"]).succeeded();
     let mut relay = Program::start(limited(&home.command(&["relay"]), 100));
-    let line = relay.wait_for_line("figures and health are served", PATIENCE).await.unwrap();
+    let line = relay.wait_for_line("metrics and health are served", PATIENCE).await.unwrap();
     let address = line.split("address=").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
-    relay.wait_for_line("the relay starts", PATIENCE).await.unwrap();
+    relay.wait_for_line("relay started", PATIENCE).await.unwrap();
     let held = silent(&address, 200).await;
     // Before this the connection to the receiver was not needed.
     let ids: Vec<String> = (0..10).map(|number| home.emit(&number.to_string(), &[])).collect();
@@ -119,7 +119,7 @@ async fn health_tells_strangers_nothing_of_the_database() {
     home.set("PILLARBOX_METRICS_LISTEN", "127.0.0.1:0");
     home.run(&["migrate"]).succeeded();
     let relay = Program::start(home.command(&["relay"]));
-    let line = relay.wait_for_line("figures and health are served", PATIENCE).await.unwrap();
+    let line = relay.wait_for_line("metrics and health are served", PATIENCE).await.unwrap();
     let address = line.split("address=").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
     wait_until("it is ready", PATIENCE, async || Client::new(&address).get("/readyz").await.status == 200).await;
     home.forget_tables().await;

@@ -33,7 +33,7 @@ async fn choosy() -> (Receiver, Home) {
 
 pub(crate) async fn start(home: &Home, arguments: &[&str]) -> Program {
     let relay = Program::start(home.command(arguments));
-    relay.wait_for_line("the relay starts", PATIENCE).await.unwrap();
+    relay.wait_for_line("relay started", PATIENCE).await.unwrap();
     relay
 }
 
@@ -53,7 +53,7 @@ async fn the_report_tells_a_parent_what_became_of_each_event() {
     relay.wait_for_line("\"sent\"", PATIENCE).await.unwrap();
     relay.wait_for_line("\"dead_lettered\"", PATIENCE).await.unwrap();
     assert!(relay.terminate(PATIENCE).await.unwrap().success());
-    relay.wait_for_line("the report is written to its end", PATIENCE).await.unwrap();
+    relay.wait_for_line("report complete", PATIENCE).await.unwrap();
 
     let lines = report(&relay);
     let of = |id: &str| lines.iter().filter(|line| line["id"] == id).cloned().collect::<Vec<_>>();
@@ -92,7 +92,7 @@ async fn a_parent_that_does_not_read_or_is_gone_holds_nobody_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn figures_go_to_a_dogstatsd_server() {
+async fn metrics_go_to_a_dogstatsd_server() {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     server.set_read_timeout(Some(PATIENCE)).unwrap();
     let (_receiver, mut home) = choosy().await;
@@ -164,37 +164,37 @@ async fn get(address: &str, path: &str) -> (u16, String) {
 }
 
 /// The value of a series.
-fn figure(metrics: &str, series: &str) -> Option<f64> {
+fn metric(metrics: &str, series: &str) -> Option<f64> {
     metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn figures_and_health_are_served() {
+async fn metrics_and_health_are_served() {
     let (_receiver, home) = choosy().await;
     let mut command = home.command(&["relay"]);
     command.env("PILLARBOX_METRICS_LISTEN", "127.0.0.1:0").env("PILLARBOX_METRICS_EVERY", "50ms");
     let mut relay = Program::start(command);
-    let served = relay.wait_for_line("figures and health are served", PATIENCE).await.unwrap();
+    let served = relay.wait_for_line("metrics and health are served", PATIENCE).await.unwrap();
     let address = served.split("address=").nth(1).unwrap().trim().to_owned();
     home.emit("1", &["{}"]);
     home.emit("2", &["\"bad\""]);
     let metrics = async || get(&address, "/metrics").await.1;
     wait_until("both are counted", PATIENCE, async || {
         let text = metrics().await;
-        figure(&text, "pillarbox_events_delivered_total{event_type=\"order.placed\"}") == Some(1.0)
-            && figure(&text, "pillarbox_events_given_up_total{event_type=\"order.placed\"}") == Some(1.0)
-            && figure(&text, "pillarbox_dead_letters") == Some(1.0)
+        metric(&text, "pillarbox_events_delivered_total{event_type=\"order.placed\"}") == Some(1.0)
+            && metric(&text, "pillarbox_events_given_up_total{event_type=\"order.placed\"}") == Some(1.0)
+            && metric(&text, "pillarbox_dead_letters") == Some(1.0)
     })
     .await;
     let text = metrics().await;
-    assert_eq!(figure(&text, "pillarbox_events_retried_total{event_type=\"order.placed\"}"), Some(1.0), "{text}");
+    assert_eq!(metric(&text, "pillarbox_events_retried_total{event_type=\"order.placed\"}"), Some(1.0), "{text}");
     let failed = "pillarbox_attempts_failed_total{destination=\"runner\",kind=\"retry\"}";
-    assert_eq!(figure(&text, failed), Some(2.0), "{text}");
-    assert_eq!(figure(&text, "pillarbox_delivery_latency_seconds_count{destination=\"runner\"}"), Some(1.0), "{text}");
-    assert_eq!(figure(&text, "pillarbox_destination_down{destination=\"runner\"}"), Some(0.0), "{text}");
-    assert_eq!(figure(&text, "pillarbox_in_flight_events"), Some(0.0), "{text}");
+    assert_eq!(metric(&text, failed), Some(2.0), "{text}");
+    assert_eq!(metric(&text, "pillarbox_delivery_latency_seconds_count{destination=\"runner\"}"), Some(1.0), "{text}");
+    assert_eq!(metric(&text, "pillarbox_destination_down{destination=\"runner\"}"), Some(0.0), "{text}");
+    assert_eq!(metric(&text, "pillarbox_in_flight_events"), Some(0.0), "{text}");
 
-    deploy::check_figures(&text);
+    deploy::check_metrics(&text);
 
     for path in ["/healthz", "/readyz"] {
         let (status, body) = get(&address, path).await;
@@ -210,7 +210,7 @@ async fn figures_and_health_are_served() {
     relay.kill().await;
     let gone = health(&["health", "--ready"]);
     assert_eq!(gone.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&gone.stderr).contains("does it run?"), "{gone:?}");
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("check that it is running"), "{gone:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -85,7 +85,7 @@ fn lists_are_narrowed_by_flags_and_go_on_page_by_page() {
     assert_eq!(oldest["events"][0]["aggregate_id"], "1");
     assert_eq!(home.run(&["events", "list", "--after", "nowhere"]).code, 2);
     let done = home.run(&["events", "list", "--state", "failed", "--after", next]);
-    assert_eq!((done.code, done.err.contains("not one of this list")), (1, true), "{done:?}");
+    assert_eq!((done.code, done.err.contains("does not belong to this list")), (1, true), "{done:?}");
     assert_eq!(home.run(&["events", "list", "--state", "lost"]).code, 2);
     assert_eq!(home.run(&["events", "list", "--since", "yesterday"]).code, 2);
 }
@@ -144,7 +144,7 @@ fn a_file_in_a_directory_that_is_not_there_is_refused_with_what_to_do() {
     home.set("PILLARBOX_DATABASE_URL", "sqlite://missing/pillarbox.db");
     let done = home.run(&["stats"]);
     assert_eq!(done.code, 1);
-    assert!(done.err.contains("the directory missing for the database's file does not exist; create it"), "{done:?}");
+    assert!(done.err.contains("the directory missing for the database file does not exist; create it"), "{done:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

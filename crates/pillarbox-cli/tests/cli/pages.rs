@@ -90,7 +90,7 @@ async fn every_page_can_be_read_by_a_viewer_who_is_offered_nothing_to_do() {
     }
     assert_eq!(scene.client.get("/bulk?action=retry").await.status, 403);
     assert_eq!(scene.home.state(&id), "failed");
-    assert!(scene.page("/audit").await.contains("Nobody has done anything yet"));
+    assert!(scene.page("/audit").await.contains("No actions yet"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,7 +109,7 @@ async fn an_event_is_told_with_all_there_is_to_know_and_nothing_that_is_secret()
         trace,
         "Attempt 1 to runner failed",
         "Attempt 2 to runner failed",
-        "Given up",
+        "Failed for good",
     ];
     for part in told.into_iter().chain(["status 500", "curl -X POST", "1.10", "id=\"do-retry\"", "id=\"do-replay\""]) {
         assert!(page.contains(part), "{part}: {page}");
@@ -133,7 +133,7 @@ async fn a_large_payload_is_shown_cut_and_saved_whole() {
     let id = emitted["id"].as_str().unwrap().to_owned();
     scene.until(&id, "delivered").await;
     let page = scene.page(&format!("/events/{id}")).await;
-    assert!(page.len() < 100_000 && page.contains("Only its beginning is shown"), "{}", page.len());
+    assert!(page.len() < 100_000 && page.contains("Only the beginning is shown"), "{}", page.len());
     assert_eq!(scene.client.get(&format!("/events/{id}/payload")).await.json(), text.as_str());
 }
 
@@ -161,7 +161,7 @@ async fn events_are_filtered_searched_and_turned_page_by_page() {
     assert!(next.contains("event_type=order."), "the filter goes along: {next}");
     let second = scene.page(&next).await;
     assert_eq!(rows(&second), 11);
-    assert!(second.contains("To the first page"));
+    assert!(second.contains("First page"));
 
     let found = scene.client.get(&format!("/search?q={bad}")).await;
     assert_eq!((found.status, found.header("location")), (303, format!("/events/{bad}").as_str()));
@@ -183,16 +183,16 @@ async fn an_operator_retries_marks_failed_and_replays() {
     for forged in [&[][..], &[("csrf", "")], &[("csrf", "guessed")]] {
         for path in ["retry", "fail", "replay"] {
             let refused = scene.client.post(&format!("/events/{id}/{path}"), forged).await;
-            assert!(refused.status == 403 && refused.body.contains("nothing was done"), "{refused:?}");
+            assert!(refused.status == 403 && refused.body.contains("nothing was changed"), "{refused:?}");
         }
     }
     assert_eq!((scene.home.state(&id), scene.receiver.count()), ("failed".to_owned(), 2));
     let done = scene.act(&format!("/events/{id}/retry"), &[]).await;
     assert_eq!((done.status, done.header("location")), (303, format!("/events/{id}?did=retry").as_str()));
-    assert!(scene.page(done.header("location")).await.contains("It is due now"));
+    assert!(scene.page(done.header("location")).await.contains("The event is due now"));
     scene.until(&id, "delivered").await;
     let again = scene.act(&format!("/events/{id}/retry"), &[]).await;
-    assert!(again.status == 409 && again.body.contains("it was delivered"), "{again:?}");
+    assert!(again.status == 409 && again.body.contains("it is already delivered"), "{again:?}");
     assert!(again.body.contains(&format!("href=\"/events/{id}\" id=\"back\"")), "{again:?}");
 
     let done = scene.act(&format!("/events/{id}/replay"), &[]).await;
@@ -247,7 +247,7 @@ async fn a_group_of_dead_letters_is_retried_after_a_preview_as_a_job() {
     })
     .await;
     assert!(scene.page("/jobs").await.contains("3 of 3"));
-    assert!(scene.page("/dead-letters").await.contains("Nothing has failed"));
+    assert!(scene.page("/dead-letters").await.contains("No dead letters in this time"));
 }
 
 /// Where the link with this id leads.
@@ -289,7 +289,7 @@ async fn what_is_retried_from_a_list_of_dead_letters_is_what_it_shows() {
         let list = scene.page(&link(&page, "as-events")).await;
         let listed = ids.iter().filter(|id| list.contains(id.as_str())).count();
         assert_eq!(listed, shown, "{path}: {list}");
-        assert!(list.contains("Only those that failed in the last"), "{path}: {list}");
+        assert!(list.contains("Only events that failed in the last"), "{path}: {list}");
         let preview = scene.page(&link(&list, "bulk")).await;
         assert!(preview.contains(&format!("Retry {shown} {things}?")), "{path}: {preview}");
         let all = scene.page(&link(&list, "unbound")).await;

@@ -37,7 +37,7 @@ async fn delivered(store: &SqliteStore, count: u64) {
 
 async fn start(home: &Home) -> Program {
     let relay = Program::start(home.command(&["relay"]));
-    relay.wait_for_line("the relay starts", PATIENCE).await.unwrap();
+    relay.wait_for_line("relay started", PATIENCE).await.unwrap();
     relay
 }
 

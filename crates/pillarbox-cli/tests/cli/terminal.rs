@@ -81,14 +81,14 @@ async fn top_shows_the_outbox_live_and_pauses_after_a_yes() {
     terminal.press("p");
     terminal.shows("pause runner?").await;
     terminal.press("y");
-    terminal.shows("runner is paused: its events wait").await;
+    terminal.shows("runner is paused: its events are parked").await;
     assert!(paused());
     terminal.run(&["resize-window", "-x", "150", "-y", "40"]);
     terminal.shows("paused by ").await;
     terminal.press("p");
     terminal.shows("resume runner?").await;
     terminal.press("y");
-    terminal.shows("runner goes on").await;
+    terminal.shows("runner is resumed").await;
     assert!(!paused());
     terminal.press("?");
     terminal.shows("choose a destination").await;
@@ -152,7 +152,7 @@ async fn dead_letters_are_grouped_and_a_group_is_tried_again() {
     assert_eq!(home.json(&retry(&["--group", name, "--dry-run"]))["would_retry"], 3);
     assert_eq!(home.json(&retry(&["--destination", "mail", "--dry-run"]))["would_retry"], 0);
     for (arguments, why) in [
-        (retry(&[]), "say which"),
+        (retry(&[]), "choose the events"),
         (retry(&["--all"]), "3 failed events of the last 30days would be retried; add --yes"),
         (retry(&["--group", "00000000", "--yes"]), "there is no group 00000000"),
     ] {
@@ -167,7 +167,7 @@ async fn dead_letters_are_grouped_and_a_group_is_tried_again() {
     );
     home.run(&["sweep"]).succeeded();
     assert!(ids.iter().all(|id| home.state(id) == "delivered"));
-    assert_eq!(home.run(&retry(&["--all"])).succeeded().out, "no such dead letters within 30days\n");
+    assert_eq!(home.run(&retry(&["--all"])).succeeded().out, "no matching dead letters in the last 30days\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -176,7 +176,7 @@ async fn events_are_replayed_and_given_up() {
     let home = to_receiver(&receiver, "");
     let id = home.emit("1", &[]);
     let early = home.run(&["events", "replay", &id]);
-    assert!(early.code == 1 && early.out.contains("is still to be delivered"), "{early:?}");
+    assert!(early.code == 1 && early.out.contains("is not delivered yet"), "{early:?}");
     home.run(&["sweep"]).succeeded();
     let replayed = home.json(&["events", "replay", &id]);
     let anew = replayed["events"][0]["as"].as_str().unwrap();
@@ -191,7 +191,7 @@ async fn events_are_replayed_and_given_up() {
     assert!(shown.contains("failed") && shown.contains("nobody wants it"), "{shown}");
     let again = home.run(&["events", "fail", &unrouted, &id]);
     assert!(
-        again.code == 1 && again.out.contains("had failed already") && again.out.contains("was delivered"),
+        again.code == 1 && again.out.contains("has already failed") && again.out.contains("is already delivered"),
         "{again:?}"
     );
 }

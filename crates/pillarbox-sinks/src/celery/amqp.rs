@@ -73,7 +73,7 @@ impl Amqp {
         // Another batch may be connecting.
         let waiting = tokio::time::timeout_at(deadline.into(), self.link.lock());
         let Ok(mut current) = waiting.await else {
-            return Err(SendError::unavailable("RabbitMQ cannot be connected to: no address has answered in time"));
+            return Err(SendError::unavailable("connection to RabbitMQ failed: no address responded in time"));
         };
         if let Some(link) = current.as_ref().filter(|link| link.is_usable()) {
             return Ok(Arc::clone(link));
@@ -89,10 +89,10 @@ impl Amqp {
                     return Ok(link);
                 }
                 Ok(Err(error)) => problems.push(format!("{}: {}", shown(address), failure::described(&error))),
-                Err(_) => problems.push(format!("{}: no answer within {left:?}", shown(address))),
+                Err(_) => problems.push(format!("{}: no response within {left:?}", shown(address))),
             }
         }
-        Err(SendError::unavailable(format!("RabbitMQ cannot be connected to: {}", problems.join("; "))))
+        Err(SendError::unavailable(format!("connection to RabbitMQ failed: {}", problems.join("; "))))
     }
 
     async fn connect(&self, address: &AMQPUri, timeout: Duration) -> lapin::Result<Link> {

@@ -82,7 +82,7 @@ fn parse_one(text: &str) -> Result<Url, CeleryError> {
     let url = Url::parse(&format!("{scheme}://{login}{host}{path}"))
         .map_err(|error| CeleryError::Broker { reason: error.to_string() })?;
     if url.path().contains('@') {
-        return Err(refused("there is an @ behind the host: write special characters of a password percent-encoded"));
+        return Err(refused("there is an @ after the host: percent-encode special characters in the password"));
     }
     Ok(url)
 }
@@ -224,7 +224,8 @@ fn check_redis_query(url: &Url, known: &[&str]) -> Result<(), CeleryError> {
             "ssl_cert_reqs" if known.contains(&"ssl_cert_reqs") && !verified => {
                 return Err(CeleryError::Query {
                     key: key.to_string(),
-                    advice: "certificates are always verified here: say `required`, and give your own authority by ca_file",
+                    advice: "certificates are always verified: write `required`, and set ca_file for your own \
+                        certificate authority",
                 });
             }
             key if known.contains(&key) => {}
@@ -236,9 +237,9 @@ fn check_redis_query(url: &Url, known: &[&str]) -> Result<(), CeleryError> {
 
 fn unknown_query(key: &str) -> CeleryError {
     let advice = if key.starts_with("ssl_") || key.ends_with("certfile") {
-        "give the certificate authority by ca_file instead"
+        "set ca_file to the certificate authority instead"
     } else {
-        "remove it: it means nothing here, and the settings have keys for what can be set"
+        "remove it: it has no effect; use the keys of the destination instead"
     };
     CeleryError::Query { key: key.to_owned(), advice }
 }

@@ -61,7 +61,7 @@ impl Kind for Celery {
             ..CelerySettings::new("")
         };
         let advice = format_args!(
-            "write where the broker is, like \"amqp://user:password@host:5672//\", or \"env:{BROKER_VARIABLE}\""
+            "write the broker's URL, like \"amqp://user:password@host:5672//\", or \"env:{BROKER_VARIABLE}\""
         );
         let broker = section.require("broker", advice);
         Arc::new(CeleryTarget { broker, sentinel_password: section.take("sentinel_password"), settings })
@@ -94,7 +94,7 @@ fn read_queue((name, mut section): (String, Section<'_>)) -> (String, CeleryQueu
 }
 
 fn read_route(mut section: Section<'_>) -> CeleryRoute {
-    let tasks: Option<String> = section.require("tasks", r#"write the task names it is for, like "orders.*""#);
+    let tasks: Option<String> = section.require("tasks", r#"write a pattern for task names, like "orders.*""#);
     let route = CeleryRoute {
         tasks: Pattern::new(tasks.unwrap_or_default()),
         queue: section.take("queue"),

@@ -109,7 +109,7 @@ impl Redis {
             Err(_) => {
                 self.client.reset().await;
                 // The whole connection is silent, so it is not a message's fault.
-                Some(SendError::unavailable(format!("{} did not answer within {:?}", self.shown, self.timeout)))
+                Some(SendError::unavailable(format!("{} did not respond within {:?}", self.shown, self.timeout)))
             }
         };
         if let Some(error) = failed {
@@ -226,7 +226,7 @@ impl Redis {
         for (exchange, reply) in exchanges.into_iter().zip(replies) {
             let bound = match &reply {
                 Value::ServerError(error) => {
-                    let what = format!("to tell what is bound to the exchange {exchange:?}");
+                    let what = format!("to list the bindings of the exchange {exchange:?}");
                     Err(failure::server(error, &what, &self.shown))
                 }
                 reply => binding::read(reply, &self.separator, exchange),

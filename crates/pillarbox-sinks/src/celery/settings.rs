@@ -263,9 +263,7 @@ pub enum CeleryError {
         given: String,
     },
     /// The master's name is missing. Sentinels watch several masters.
-    #[error(
-        "broker is a sentinel, and master_name is missing; set it to the name that the sentinels know the server by"
-    )]
+    #[error("broker is a sentinel, and master_name is missing; set it to the sentinels' name of the master")]
     MasterName,
     /// A required value is empty.
     #[error("{key} is empty; give it a value or remove it")]
@@ -280,29 +278,27 @@ pub enum CeleryError {
         key: String,
     },
     /// A route without a queue or an exchange.
-    #[error("routes[{position}] says neither queue nor exchange; give it a queue")]
+    #[error("routes[{position}] has neither queue nor exchange; set queue")]
     RouteToNowhere {
         /// The route's index, from 0.
         position: usize,
     },
     /// An exchange without a routing key, or the other way round.
-    #[error("routes[{position}] has only one of exchange and routing_key; give it both, or a queue")]
+    #[error("routes[{position}] has only one of exchange and routing_key; set both, or queue")]
     HalfARoute {
         /// The route's index, from 0.
         position: usize,
     },
     /// The list of priorities does not rise.
-    #[error("priority_steps must be numbers that rise, like [0, 3, 6, 9]")]
+    #[error("priority_steps must be increasing numbers, like [0, 3, 6, 9]")]
     PrioritySteps,
     /// No certificate could be read.
-    #[error(
-        "ca_file has no certificate that can be used ({reason}); it must be PEM, from -----BEGIN CERTIFICATE----- on"
-    )]
+    #[error("ca_file has no usable certificate ({reason}); it must be PEM and begin with -----BEGIN CERTIFICATE-----")]
     CaFile {
         /// The reason.
         reason: String,
     },
     /// The client could not be built.
-    #[error("the client for the broker cannot be made: {0}")]
+    #[error("creating the broker client failed: {0}")]
     Client(String),
 }

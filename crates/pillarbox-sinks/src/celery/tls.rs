@@ -17,7 +17,7 @@ pub(super) fn check(pem: &[u8]) -> Result<String, CeleryError> {
         roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
     }
     if roots.is_empty() {
-        return Err(unusable("there is none".to_owned()));
+        return Err(unusable("none found".to_owned()));
     }
     String::from_utf8(pem.to_vec()).map_err(|error| unusable(error.to_string()))
 }

@@ -35,7 +35,7 @@ impl ConfigError {
         let line =
             error.span().and_then(|span| text.get(..span.start)).map_or(1, |before| before.matches('\n').count() + 1);
         let file = file.unwrap_or(Path::new("the configuration")).display();
-        Self::new(format!("{file}:{line}: this is not TOML: {}", error.message()))
+        Self::new(format!("{file}:{line}: invalid TOML: {}", error.message()))
     }
 }
 
@@ -109,8 +109,8 @@ pub fn suggestion<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> 
     let known: Vec<&str> = known.into_iter().collect();
     match nearest(given, known.iter().copied()) {
         Some(name) => format!("; did you mean {name}?"),
-        None if known.is_empty() => "; there is none".to_owned(),
-        None => format!("; there are: {}", known.join(", ")),
+        None if known.is_empty() => "; none is defined".to_owned(),
+        None => format!("; choose one of: {}", known.join(", ")),
     }
 }
 

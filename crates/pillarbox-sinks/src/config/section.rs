@@ -85,7 +85,7 @@ impl<'a> Section<'a> {
         let refuse = |text: &String| match named(text) {
             Some(_) => Ok(()),
             None => Err(format!(
-                "is {text:?}, which is not a choice{}",
+                "is {text:?}, which is not valid{}",
                 suggestion(text, choices.iter().map(|(name, _)| *name))
             )),
         };
@@ -273,6 +273,6 @@ mod tests {
             "a.level is of type boolean, but must be a whole number, not negative and without quotes"
         );
         assert_eq!(problems_of("levle = 1"), "a.levle is not a key; did you mean level?");
-        assert_eq!(problems_of("zzz = 1"), "a.zzz is not a key; there are: url, headers, level");
+        assert_eq!(problems_of("zzz = 1"), "a.zzz is not a key; choose one of: url, headers, level");
     }
 }

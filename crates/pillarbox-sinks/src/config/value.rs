@@ -214,7 +214,7 @@ pub fn positive(number: &usize) -> Result<(), String> {
 /// # Errors
 /// Fails if it is 0.
 pub fn some_bytes(size: &Size) -> Result<(), String> {
-    if size.0 == 0 { Err("is nothing, but must be more".to_owned()) } else { Ok(()) }
+    if size.0 == 0 { Err("is 0 bytes, but must be more".to_owned()) } else { Ok(()) }
 }
 
 /// For [`super::Section::take_checked`]: checks that a duration is not 0.

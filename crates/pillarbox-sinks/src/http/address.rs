@@ -68,7 +68,7 @@ fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
 
 /// A name that resolves to private addresses only.
 #[derive(Debug, thiserror::Error)]
-#[error("{name} is at the private address {address}; set allow_private = true if the receiver is meant to be there")]
+#[error("{name} is at the private address {address}; set allow_private = true if that is intended")]
 pub(super) struct PrivateName {
     name: String,
     address: IpAddr,

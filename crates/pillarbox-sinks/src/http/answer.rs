@@ -92,7 +92,7 @@ fn failed(status: StatusCode, headers: &HeaderMap, url: &Url, now: SystemTime) -
     let reason = status.canonical_reason().unwrap_or("an unknown status");
     let message = format!("the receiver answered {} {reason}", status.as_u16());
     let error = match status.as_u16() {
-        410 => SendError::reject(format_args!("{message}: it does not want this any more")),
+        410 => SendError::reject(format_args!("{message}: it no longer accepts this")),
         429 | 502 | 503 | 504 => SendError::unavailable(message),
         300..=399 => SendError::retry(format_args!("{message}{}", redirect(headers, url))),
         _ => SendError::retry(message),

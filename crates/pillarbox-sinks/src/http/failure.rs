@@ -40,25 +40,24 @@ impl Failures {
         let cause = root_cause(error);
         if is_out_of_files(error) {
             SendError::unavailable(format_args!(
-                "this process has no file descriptors left, so {receiver} was not asked; raise LimitNOFILE of the service or \
-                 `ulimit -n`: {cause}"
+                "this process has no file descriptors left, so no request was sent to {receiver}; raise LimitNOFILE \
+                 of the service or `ulimit -n`: {cause}"
             ))
         } else if error.is_connect() && error.is_timeout() {
             SendError::unavailable(format_args!("no connection to {receiver} within {connect_timeout:?}"))
         } else if error.is_timeout() {
-            SendError::timeout(format_args!("no answer from {receiver} within {timeout:?}"))
+            SendError::timeout(format_args!("no response from {receiver} within {timeout:?}"))
         } else if is_certificate(error) {
             SendError::unavailable(format_args!(
-                "the certificate of {receiver} is not trusted: {cause}; set ca_file if it is from an authority of your own"
+                "the certificate of {receiver} is not trusted: {cause}; set ca_file if it is from your own \
+                 certificate authority"
             ))
         } else if error.is_connect() {
             SendError::unavailable(format_args!("cannot connect to {receiver}: {cause}"))
         } else if is_nonsense(error) {
-            SendError::retry(format_args!("the answer of {receiver} is not HTTP: {cause}"))
+            SendError::retry(format_args!("the response of {receiver} is not HTTP: {cause}"))
         } else {
-            SendError::unavailable(format_args!(
-                "the connection to {receiver} broke before there was an answer: {cause}"
-            ))
+            SendError::unavailable(format_args!("connection to {receiver} lost before the response: {cause}"))
         }
     }
 }

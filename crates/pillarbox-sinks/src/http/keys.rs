@@ -58,7 +58,7 @@ impl Kind for Http {
     fn read(&self, section: &mut Section<'_>) -> Arc<dyn Target> {
         let default = HttpSettings::new("");
         Arc::new(HttpTarget {
-            url: section.require("url", "write where to POST to, like \"https://receiver.example/events\""),
+            url: section.require("url", "write the URL to POST to, like \"https://receiver.example/events\""),
             secrets: section.take("secrets").unwrap_or_default(),
             bearer: section.take("bearer"),
             headers: section.take("headers").unwrap_or_default(),

@@ -221,13 +221,13 @@ fn insert_event_headers(headers: &mut HeaderMap, event: &StoredEvent) {
             Ok((name, value)) => {
                 headers.insert(name, value);
             }
-            Err(reason) => tracing::debug!(event = %event.id, header = name, reason, "an event's header is not sent"),
+            Err(reason) => tracing::debug!(event = %event.id, header = name, reason, "event header not sent"),
         }
     }
 }
 
 fn event_header(name: &str, text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
-    let name = HeaderName::try_from(name).map_err(|_| "its name is not one of an HTTP header")?;
+    let name = HeaderName::try_from(name).map_err(|_| "its name is not a valid HTTP header name")?;
     if FRAMING.contains(&name.as_str()) || CONFIGURED.contains(&name.as_str()) || is_own(&name) {
         return Err("only the destination's settings can set it");
     }

@@ -134,7 +134,7 @@ pub enum HttpError {
     #[error("url contains credentials, which end up in logs; remove them and use `bearer` or `headers`")]
     Credentials,
     /// A literal address that is not on the public internet.
-    #[error("url names the private address {address}; set allow_private = true if the receiver is meant to be there")]
+    #[error("url names the private address {address}; set allow_private = true if that is intended")]
     PrivateAddress {
         /// The given address, normalised.
         address: IpAddr,
@@ -160,7 +160,7 @@ pub enum HttpError {
     #[error("bearer is empty or contains spaces or control characters; give the token alone, without the word Bearer")]
     Bearer,
     /// A name that no header can have.
-    #[error("headers has the name {name:?}, which no HTTP header can have; use letters, digits and dashes")]
+    #[error("headers has the name {name:?}, which is not a valid HTTP header name; use letters, digits and dashes")]
     HeaderName {
         /// The given name.
         name: String,
@@ -172,7 +172,9 @@ pub enum HttpError {
         name: String,
     },
     /// A value that no header can have.
-    #[error("headers has a value for {name} that no HTTP header can have; remove line breaks and control characters")]
+    #[error(
+        "headers has a value for {name} that is not valid in an HTTP header; remove line breaks and control characters"
+    )]
     HeaderValue {
         /// The header's name.
         name: String,
@@ -187,9 +189,7 @@ pub enum HttpError {
         given: String,
     },
     /// No certificate could be read.
-    #[error(
-        "ca_file has no certificate that can be used ({reason}); it must be PEM, from -----BEGIN CERTIFICATE----- on"
-    )]
+    #[error("ca_file has no usable certificate ({reason}); it must be PEM and begin with -----BEGIN CERTIFICATE-----")]
     CaFile {
         /// The reason.
         reason: String,
@@ -200,10 +200,10 @@ pub enum HttpError {
     )]
     NoAuthorities,
     /// TLS could not be set up.
-    #[error("TLS cannot be set up: {0}")]
+    #[error("TLS setup failed: {0}")]
     Tls(#[source] rustls::Error),
     /// The client could not be built.
-    #[error("the HTTP client cannot be made: {0}")]
+    #[error("creating the HTTP client failed: {0}")]
     Client(#[source] reqwest::Error),
 }
 

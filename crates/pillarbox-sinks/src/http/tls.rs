@@ -36,7 +36,7 @@ fn add_own(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), HttpError> {
         let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
         roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
     }
-    if roots.is_empty() { Err(unusable("there is none".to_owned())) } else { Ok(()) }
+    if roots.is_empty() { Err(unusable("none found".to_owned())) } else { Ok(()) }
 }
 
 /// Adds the system's authorities. A system without any is fine if `ca_file` has some.
@@ -60,8 +60,8 @@ mod tests {
 
     #[test]
     fn a_ca_file_without_a_certificate_is_refused() {
-        assert!(refusal("").starts_with("ca_file has no certificate that can be used (there is none)"));
-        assert!(refusal("not PEM").contains("(there is none)"));
+        assert!(refusal("").starts_with("ca_file has no usable certificate (none found)"));
+        assert!(refusal("not PEM").contains("(none found)"));
         assert!(
             refusal("-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n").contains("it must be PEM")
         );

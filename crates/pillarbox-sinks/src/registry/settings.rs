@@ -75,7 +75,7 @@ pub(super) fn read<'a>(
 
 fn check_name(name: &str, section: &Section<'_>) {
     if name == UNROUTED {
-        section.problem_here("has a name with a meaning of its own; choose another");
+        section.problem_here("has a reserved name; choose another");
     } else if name.is_empty() || name.chars().count() > NAME_LIMIT {
         section.problem_here(format_args!("must have a name of 1 to {NAME_LIMIT} characters"));
     }

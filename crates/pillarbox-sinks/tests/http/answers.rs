@@ -157,7 +157,7 @@ async fn a_body_that_never_ends_or_breaks_does_not_change_what_the_status_said()
 async fn a_connection_that_breaks_before_the_answer_is_an_outage_and_nonsense_is_not() {
     let error = failure(local(raw(b"").await)).await;
     assert_eq!(error.kind, SendErrorKind::Unavailable, "{error}");
-    assert!(error.message.contains("broke before there was an answer: "), "{error}");
+    assert!(error.message.contains("lost before the response: "), "{error}");
     let error = failure(local(raw(b"220 mail.example ESMTP\r\n").await)).await;
     assert_eq!(error.kind, SendErrorKind::Retry, "{error}");
     assert!(error.message.contains("is not HTTP: "), "{error}");
@@ -171,5 +171,5 @@ async fn no_answer_in_time_is_a_timeout() {
     let settings = HttpSettings { timeout: Duration::from_millis(500), ..local(format!("http://{address}/")) };
     let error = tokio::time::timeout(Duration::from_secs(5), failure(settings)).await.expect("in time");
     assert_eq!(error.kind, SendErrorKind::Timeout);
-    assert_eq!(error.message, format!("no answer from http://{address} within 500ms"));
+    assert_eq!(error.message, format!("no response from http://{address} within 500ms"));
 }

@@ -104,7 +104,7 @@ fn a_missing_or_unknown_kind_is_answered_with_all_kinds() {
     let written = missing.strip_prefix("destinations.a.kind is missing; write ").unwrap();
     assert!(written.ends_with("\"shelf\", or \"discard\" for a dry run"), "{missing}");
     let unknown = refusal("[a]\nkind = \"zzz\"\nroom = \"cellar\"");
-    let (_, all) = unknown.split_once("is \"zzz\", which is not a choice; there are: ").unwrap();
+    let (_, all) = unknown.split_once("is \"zzz\", which is not valid; choose one of: ").unwrap();
     let all: Vec<&str> = all.split(", ").collect();
     assert!(all.contains(&"shelf") && all.contains(&"discard"), "{unknown}");
     #[cfg(all(feature = "http", feature = "celery"))]

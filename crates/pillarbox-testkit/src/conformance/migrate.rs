@@ -10,10 +10,7 @@ pub async fn a_missing_schema_is_refused_with_the_command_to_run(outbox: &dyn Ou
     outbox.forget_schema().await;
     let error = outbox.store().check().await.unwrap_err();
     assert!(matches!(error, StoreError::NotMigrated { .. }), "{error:?}");
-    assert!(
-        error.to_string().contains("are not there") && error.to_string().contains("`pillarbox migrate`"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("are missing") && error.to_string().contains("`pillarbox migrate`"), "{error}");
     assert!(outbox.migrate().await.unwrap() > 0);
     outbox.store().check().await.unwrap();
     outbox.emit_one().await;

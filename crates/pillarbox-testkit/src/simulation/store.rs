@@ -169,11 +169,11 @@ impl Claims for SimulatedStore {
 
     async fn blame(&self, ticket: Ticket, losses: u32) -> Result<(), StoreError> {
         self.world.log(format!("process {} blames {} for {losses} losses", self.process, ticket.id));
-        self.run("counting losses", |table, _| table.blame(ticket, losses)).await
+        self.run("recording losses", |table, _| table.blame(ticket, losses)).await
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
-        self.run("looking for the next due event", |table, now| table.next_due(now)).await
+        self.run("reading the next due time", |table, now| table.next_due(now)).await
     }
 
     async fn remaining(&self) -> Result<u64, StoreError> {
@@ -190,11 +190,11 @@ impl Claims for SimulatedStore {
 #[async_trait]
 impl Parking for SimulatedStore {
     async fn parked_on(&self) -> Result<Vec<String>, StoreError> {
-        self.run("looking for parked events", |table, _| table.parked_on().into_iter().collect()).await
+        self.run("reading parked events", |table, _| table.parked_on().into_iter().collect()).await
     }
 
     async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError> {
-        self.run("looking for parked events", |table, _| table.parked_kinds(on)).await
+        self.run("reading parked events", |table, _| table.parked_kinds(on)).await
     }
 
     async fn unpark(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError> {
@@ -220,7 +220,7 @@ impl Fleet for SimulatedStore {
     }
 
     async fn farewell(&self, relay: Uuid) -> Result<(), StoreError> {
-        self.run("saying farewell", |table, _| table.farewell(relay)).await
+        self.run("removing the heartbeat", |table, _| table.farewell(relay)).await
     }
 
     async fn sweep(&self) -> Result<Vec<Swept>, StoreError> {

@@ -75,7 +75,7 @@ async fn a_dropped_server_is_gone() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "in vain until the moon is blue")]
+#[should_panic(expected = "waiting until the moon is blue")]
 async fn a_wait_has_an_end() {
     wait_until("the moon is blue", std::time::Duration::from_millis(20), async || false).await;
 }

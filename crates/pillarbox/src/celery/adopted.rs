@@ -258,11 +258,8 @@ impl<'a> Options<'a> {
             let end = seconds_after(from, seconds).ok_or_else(|| format!("the option {name:?} is out of range"))?;
             return Ok(Some(Cow::Owned(to_raw_value(&iso(end))?)));
         }
-        let expected = if counted_from.is_some() {
-            "a time as in ISO 8601 or a number of seconds"
-        } else {
-            "a time as in ISO 8601"
-        };
+        let expected =
+            if counted_from.is_some() { "an ISO 8601 time or a number of seconds" } else { "an ISO 8601 time" };
         Err(Wrong(format!("the option {name:?} is not {expected}")))
     }
 
@@ -272,7 +269,9 @@ impl<'a> Options<'a> {
             .map_err(|_| Wrong("the option \"stamped_headers\" is not a list of names".to_owned()))?;
         let mut stamps = Fields::new();
         for name in names {
-            let value = self.take(&name).ok_or_else(|| format!("there is no option with the stamp {name:?}"))?;
+            let value = self
+                .take(&name)
+                .ok_or_else(|| format!("the option {name:?}, which \"stamped_headers\" lists, is missing"))?;
             stamps.set_raw(name, value.to_owned());
         }
         Ok(stamps)

@@ -171,7 +171,9 @@ impl Serialize for Signature {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
             Kind::Task(task) => task.serialize(serializer),
-            Kind::Chain(steps) if steps.is_empty() => Err(S::Error::custom("a chain without tasks; give it one")),
+            Kind::Chain(steps) if steps.is_empty() => {
+                Err(S::Error::custom("the chain has no tasks; give it at least one"))
+            }
             Kind::Chain(tasks) => form(CHAIN, Tasks { tasks }, None, "chain").serialize(serializer),
             Kind::Group(group) => group.serialize(serializer),
             Kind::Chord(header, body) => {
@@ -185,7 +187,7 @@ impl Serialize for Signature {
 impl Serialize for Group {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.members.is_empty() {
-            return Err(S::Error::custom("a group without tasks; give it one"));
+            return Err(S::Error::custom("the group has no tasks; give it at least one"));
         }
         form(GROUP, Tasks { tasks: &self.members }, self.id.as_deref(), "group").serialize(serializer)
     }

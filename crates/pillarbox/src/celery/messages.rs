@@ -46,7 +46,8 @@ impl Signature {
         self.freeze();
         let mut tasks = Vec::new();
         self.each(&mut |task| tasks.extend(task.options.task_id.clone()));
-        let id = self.result_id().ok_or_else(|| refused("", "a workflow has no tasks; give it one"))?.to_owned();
+        let id =
+            self.result_id().ok_or_else(|| refused("", "a workflow has no tasks; give it at least one"))?.to_owned();
         let mut outgoing = Outgoing { now, events: Vec::new() };
         match self.0 {
             Kind::Group(group) => outgoing.group(group)?,
@@ -73,7 +74,7 @@ impl Outgoing {
             Some(Kind::Chord(header, body)) => self.chord(header, *body, rest),
             // Nothing follows the group, else it would be a chord.
             Some(Kind::Group(group)) => self.group(group),
-            Some(Kind::Chain(_)) | None => Err(refused("", "a chain has no tasks; give it one")),
+            Some(Kind::Chain(_)) | None => Err(refused("", "a chain has no tasks; give it at least one")),
         }
     }
 
@@ -81,7 +82,7 @@ impl Outgoing {
         let id = group.id.clone();
         let members = group.flat();
         if members.is_empty() {
-            return Err(refused("", "a group has no tasks; give it one"));
+            return Err(refused("", "a group has no tasks; give it at least one"));
         }
         for (index, member) in members.into_iter().enumerate() {
             let mut steps = reversed(vec![member]);
@@ -99,7 +100,7 @@ impl Outgoing {
     fn chord(&mut self, header: Group, body: Signature, rest: Vec<Signature>) -> Result<(), InvalidEvent> {
         let header = header.flat();
         let Some(first) = header.iter().find_map(Signature::first_task) else {
-            return Err(refused("", "the header of a chord has no tasks; give it one"));
+            return Err(refused("", "the header of a chord has no tasks; give it at least one"));
         };
         let route = first.name.clone();
         let options = Options {
@@ -241,7 +242,7 @@ fn list(signatures: &Vec<Signature>) -> serde_json::Result<Option<Box<RawValue>>
 fn set_headers(message: &mut Recorded<'static>, options: &Options, now: DateTime<Utc>) -> Result<(), String> {
     let moment = |name, moment: Option<Moment>| match moment.map(|moment| moment.after(now)) {
         Some(Some(moment)) => Ok(Some(iso(moment))),
-        Some(None) => Err(format!("its {name} is beyond the calendar; give it a nearer one")),
+        Some(None) => Err(format!("its {name} is out of range; choose an earlier time")),
         None => Ok(None),
     };
     let eta = moment("countdown", options.start)?;

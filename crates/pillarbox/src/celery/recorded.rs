@@ -122,8 +122,8 @@ fn direct() -> String {
 pub enum InvalidRecord {
     /// The form has another version.
     #[error(
-        "the Celery message is recorded in version {found}, this program knows version {VERSION}; if a newer pillarbox \
-         wrote it, upgrade the relay"
+        "the Celery message is recorded in version {found}, but this program supports version {VERSION}; if a newer \
+         pillarbox wrote it, upgrade the relay"
     )]
     Version {
         /// The version as it is written.
@@ -152,7 +152,7 @@ pub enum InvalidRecord {
         why: String,
     },
     /// The message has a key that version 1 does not define.
-    #[error("the recorded Celery message has an unknown key {key:?}; there are: {}", KEYS.join(", "))]
+    #[error("the recorded Celery message has an unknown key {key:?}; the keys are: {}", KEYS.join(", "))]
     UnknownKey {
         /// The name of the key.
         key: String,
@@ -422,7 +422,9 @@ mod tests {
     #[test]
     fn another_version_is_refused_with_what_to_do() {
         let refused = refusal(r#"{"celery": 2, "body": {}}"#);
-        assert!(refused.starts_with("the Celery message is recorded in version 2, this program knows version 1"));
+        assert!(
+            refused.starts_with("the Celery message is recorded in version 2, but this program supports version 1")
+        );
         assert!(refused.contains("upgrade the relay"));
         assert!(refusal(r#"{"celery": "stalks", "carrots": 3}"#).contains("recorded in version \"stalks\""));
     }
@@ -442,7 +444,7 @@ mod tests {
         assert!(refusal(r#"{"celery": 1, "body": [], "headers": {}}"#).contains("is not text or {\"base64\": \"…\"}"));
         assert!(refusal(r#"{"celery": 1, "body": "", "headers": {}, "queue": 3}"#).contains("\"queue\" of the"));
         let unknown = refusal(r#"{"celery": 1, "body": "", "headers": {}, "routingkey": "x"}"#);
-        assert!(unknown.contains("an unknown key \"routingkey\"; there are: celery, body"), "{unknown}");
+        assert!(unknown.contains("an unknown key \"routingkey\"; the keys are: celery, body"), "{unknown}");
         let declared = r#"{"celery": 1, "body": "", "headers": {}, "declare": [{"name": "q"}]}"#;
         assert!(refusal(declared).contains("\"declare\" of the recorded Celery message is not a list of queues"));
     }

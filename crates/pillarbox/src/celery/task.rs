@@ -183,7 +183,7 @@ impl Task {
     pub fn header(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
         let name = name.into();
         if is_header(&name) {
-            self.refuse(format!("the header {name:?} is Celery's own; give yours another name"));
+            self.refuse(format!("the header {name:?} is reserved by Celery; choose another name"));
         } else if let Some(value) = self.written(&format!("header {name:?}"), &value) {
             self.options.headers.set_raw(name, value);
         }
@@ -202,7 +202,7 @@ impl Task {
 
     pub(super) fn stamp_raw(&mut self, name: &str, value: &RawValue) {
         if is_option(name) {
-            self.refuse(format!("the stamp {name:?} has the name of an option of Celery's; give it another one"));
+            self.refuse(format!("the stamp {name:?} has the name of a Celery option; choose another name"));
         } else {
             self.options.stamps.set_raw(name.to_owned(), value.to_owned());
         }
@@ -258,13 +258,13 @@ impl Task {
             return Err(problem.clone());
         }
         if self.name.trim().is_empty() {
-            return Err("its name is empty; give it the name that the worker has registered".to_owned());
+            return Err("its name is empty; set the name that the worker has registered".to_owned());
         }
         if length > NAME_LIMIT {
             return Err(format!("its name has {length} characters, the limit is {NAME_LIMIT}; shorten it"));
         }
         if self.options.task_id.as_ref().is_some_and(String::is_empty) {
-            return Err("its id is empty; give it another one, or none".to_owned());
+            return Err("its id is empty; set one, or leave it out".to_owned());
         }
         Ok(())
     }

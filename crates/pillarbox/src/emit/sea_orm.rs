@@ -74,7 +74,7 @@ impl Database {
         match transaction.get_database_backend() {
             DbBackend::Postgres => Ok(Self::Postgres),
             DbBackend::Sqlite => Ok(Self::Sqlite),
-            other => Err(format!("there is no outbox on {other:?}; use PostgreSQL or SQLite").into()),
+            other => Err(format!("{other:?} is not supported; use PostgreSQL or SQLite").into()),
         }
     }
 

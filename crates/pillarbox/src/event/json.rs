@@ -7,7 +7,7 @@ const DIGITS_LIMITS: (i64, i64) = (131_072, 16_383);
 
 const NUL: &str = "a NUL character (U+0000)";
 const HALF: &str = "half of a surrogate pair";
-const LONG: &str = "a number with more digits than a database's numbers have";
+const LONG: &str = "a number with too many digits for the database";
 const DEEP: &str = "more than 1000 levels of arrays and objects";
 
 /// Returns the first part of the text that cannot be stored, if there is one.

@@ -49,7 +49,7 @@ impl FromStr for Status {
         [Self::Pending, Self::Delivered, Self::Failed]
             .into_iter()
             .find(|status| status.as_str() == text)
-            .ok_or_else(|| format!("{text:?} is not a status; there are pending, delivered and failed"))
+            .ok_or_else(|| format!("{text:?} is not a status; choose one of: pending, delivered, failed"))
     }
 }
 

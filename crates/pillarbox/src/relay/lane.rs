@@ -226,10 +226,10 @@ impl Lane {
             return;
         }
         if !paused {
-            tracing::info!(destination = self.name, "a destination is resumed");
+            tracing::info!(destination = self.name, "destination resumed");
             return engine.recovered.notify_one();
         }
-        tracing::info!(destination = self.name, "a destination is paused; its events wait");
+        tracing::info!(destination = self.name, "destination paused; its events are parked");
         let queue = lock(&self.state).split_off(0);
         queue.into_iter().for_each(|job| job.answer(engine, Answer::Paused));
     }
@@ -370,7 +370,7 @@ impl Lane {
         self.answered.fetch_add(1, Ordering::Relaxed);
         let now = clock::now();
         if lock(&self.state).breaker.alive(now.checked_sub(took).unwrap_or(now)) {
-            tracing::info!(destination = self.name, "a destination is back");
+            tracing::info!(destination = self.name, "destination is up again");
             engine.recovered.notify_one();
         }
     }

@@ -34,7 +34,7 @@ impl Engine {
                 let ours = batch.iter().filter(|job| job.ticket().is_some_and(|ticket| renewed.contains(&ticket)));
                 ours.for_each(|job| job.renewed(until));
             }
-            Err(error) => tracing::warn!(%error, "leases could not be renewed"),
+            Err(error) => tracing::warn!(%error, "lease renewal failed"),
         }
     }
 
@@ -53,7 +53,7 @@ impl Engine {
                 let until = clock::now() + lease;
                 match self.store.renew(&waning, lease).await {
                     Ok(renewed) => lane.renewed(&renewed.into_iter().collect(), until),
-                    Err(error) => tracing::warn!(%error, "leases could not be renewed"),
+                    Err(error) => tracing::warn!(%error, "lease renewal failed"),
                 }
             }
         }
@@ -69,7 +69,7 @@ impl Engine {
         let until = clock::now() + lease;
         match self.store.renew(&waning, lease).await {
             Ok(renewed) => sequence.renewed(&renewed.into_iter().collect(), until),
-            Err(error) => tracing::warn!(%error, "leases could not be renewed"),
+            Err(error) => tracing::warn!(%error, "lease renewal failed"),
         }
     }
 
@@ -107,7 +107,10 @@ impl Engine {
 
     /// Parks a delivery whose destination was removed from the configuration. It stays parked under that name.
     pub(super) fn park_unknown(&self, job: Job) {
-        let error = SendError::unavailable(format!("there is no destination {:?} any more", job.destination()));
+        let error = SendError::unavailable(format!(
+            "the destination {:?} was removed from the configuration",
+            job.destination()
+        ));
         job.answer(self, Answer::Parked { error: Some(error), tried: None });
     }
 }

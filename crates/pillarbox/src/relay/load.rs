@@ -166,7 +166,7 @@ impl Drop for Batch {
             parked = *parked.get_mut(),
             released = *released.get_mut(),
             ?took,
-            "a batch was processed"
+            "batch processed"
         );
         self.observers.tell("finished", |observer| observer.finished(self.events, took));
     }

@@ -49,7 +49,7 @@ impl Lane {
             attempt = job.attempt(),
             trace_id = trace_id(job.span()),
             ?took,
-            "an event was sent"
+            "event sent"
         );
     }
 
@@ -63,7 +63,7 @@ impl Lane {
             attempt = job.attempt(),
             trace_id = trace_id(job.span()),
             %error,
-            "an attempt failed"
+            "send failed"
         );
     }
 
@@ -78,7 +78,7 @@ impl Lane {
             attempt = job.attempt(),
             trace_id = trace_id(job.span()),
             %error,
-            "a destination is still down"
+            "destination is still down"
         );
     }
 }

@@ -47,7 +47,7 @@ impl Relay {
         let pulse = Arc::new(Pulse::new(Uuid::new_v4()));
         let pace = engine.listen().await;
         engine.beat(&pulse).await;
-        engine.tell_figures(pulse.id, &pulse.figures).await;
+        engine.tell_metrics(pulse.id, &pulse.metrics).await;
         let upkeep = tokio::spawn(Arc::clone(engine).upkeep(Arc::clone(&pulse)));
         unfinished.tasks.push(upkeep.abort_handle());
 
@@ -142,13 +142,13 @@ impl Engine {
             Ok(WakeUp::Polling) => Pace::new(faster),
             Ok(WakeUp::Eaten) => {
                 tracing::warn!(
-                    "notifications do not arrive: is there a transaction pooler between? Give the relay a direct \
-                     connection; until then it polls every {faster:?}"
+                    "notifications do not arrive; polling every {faster:?} instead; if the connection goes through a \
+                     transaction pooler, give the relay a direct one"
                 );
                 Pace::deaf(faster)
             }
             Err(error) => {
-                tracing::warn!(%error, "notifications cannot be listened for; polling every {faster:?} instead");
+                tracing::warn!(%error, "listening for notifications failed; polling every {faster:?} instead");
                 Pace::deaf(faster)
             }
         }
@@ -169,7 +169,7 @@ impl Engine {
                 Some(Ok(claim)) => claim,
                 None => return,
                 Some(Err(error)) => {
-                    tracing::warn!(event = %self.named("relay_iteration_failed"), %error, "nothing could be claimed; trying again");
+                    tracing::warn!(event = %self.named("relay_iteration_failed"), %error, "claim failed; retrying");
                     self.rest_unless(Phase::Stopping, backoff).await;
                     backoff = (backoff * 2).min(LONGEST_BACKOFF);
                     continue;
@@ -241,7 +241,7 @@ impl Engine {
     pub(super) async fn blame(&self, suspect: Ticket, losses: u32) -> bool {
         let written = self.store.blame(suspect, losses).await;
         if let Err(error) = &written {
-            tracing::warn!(id = %suspect.id, %error, "the losses of a suspect event could not be written");
+            tracing::warn!(id = %suspect.id, %error, "recording the losses of a suspect event failed");
         }
         written.is_ok()
     }
@@ -280,7 +280,7 @@ impl Engine {
         }
         let followers = self.give_back_followers();
         if followers > 0 {
-            tracing::info!(events = followers, "events that wait for others of their aggregates are given back");
+            tracing::info!(events = followers, "events released; they wait for earlier events of their aggregates");
         }
         if self.lanes.len() < 2 {
             return;
@@ -288,7 +288,7 @@ impl Engine {
         for lane in self.lanes.values() {
             let shed = lane.shed(self, PATIENCE);
             if shed > 0 {
-                tracing::info!(destination = lane.name, events = shed, "a destination is slow; its events wait for it");
+                tracing::info!(destination = lane.name, events = shed, "destination is slow; its events are parked");
             }
         }
     }
@@ -317,11 +317,11 @@ impl Engine {
         self.lanes.values().for_each(|lane| lane.release(self));
         let in_flight = self.load.now().events;
         if in_flight > 0 {
-            tracing::info!(in_flight, "stopping: waiting for what is under way");
+            tracing::info!(in_flight, "stopping: waiting for events in flight");
         }
         if tokio::time::timeout(self.settings.shutdown_timeout, self.all_settled()).await.is_err() {
             let (event, in_flight) = (self.named("relay_shutdown_deadline_exceeded"), self.load.now().events);
-            tracing::warn!(%event, in_flight, "stopping: giving back what is still under way");
+            tracing::warn!(%event, in_flight, "stopping: releasing the events still in flight");
             self.phase.set(Phase::Aborting);
             self.lanes.values().for_each(|lane| lane.release(self));
             // A database that does not respond must not keep the relay from ending.
@@ -333,14 +333,14 @@ impl Engine {
     async fn end(&self, mut upkeep: JoinHandle<()>, pulse: &Pulse) {
         match self.unless_silent(&mut upkeep).await {
             Some(Ok(())) => {}
-            Some(Err(error)) => tracing::error!(%error, "upkeep ended badly"),
+            Some(Err(error)) => tracing::error!(%error, "upkeep task failed"),
             None => upkeep.abort(),
         }
-        self.unless_silent(self.tell_figures(pulse.id, &pulse.figures)).await;
+        self.unless_silent(self.tell_metrics(pulse.id, &pulse.metrics)).await;
         match self.unless_silent(self.store.farewell(pulse.id)).await {
             Some(Ok(())) => {}
-            Some(Err(error)) => tracing::warn!(%error, "the relay could not say that it is gone"),
-            None => tracing::warn!("the database does not answer; the relay ends without a farewell"),
+            Some(Err(error)) => tracing::warn!(%error, "removing the heartbeat failed"),
+            None => tracing::warn!("database does not respond; the relay stops without removing its heartbeat"),
         }
     }
 

@@ -85,7 +85,7 @@ impl Lane {
             Met::Down => job.answer(engine, parked(Some(took))),
             Met::Opened => {
                 let event = engine.named("relay_breaker_trip");
-                tracing::warn!(%event, destination = self.name, %error, "a destination is down; its events wait for it");
+                tracing::warn!(%event, destination = self.name, %error, "destination is down; its events are parked");
                 waiting.into_iter().for_each(|job| job.answer(engine, parked(None)));
                 if !engine.is_running() {
                     return job.answer(engine, parked(Some(took)));
@@ -125,14 +125,14 @@ impl Lane {
                 vec![Err(SendError::retry(format!("the handler panicked: {}", panic_message(&*panic)))); batch.len()]
             }),
             () = timed_out => {
-                let error = SendError::timeout(format!("no answer within {:?}", self.timeout.unwrap_or_default()));
+                let error = SendError::timeout(format!("no response within {:?}", self.timeout.unwrap_or_default()));
                 vec![Err(error); batch.len()]
             }
             () = engine.phase_reached(Phase::Aborting) => return None,
             () = engine.keep_renewing(batch) => return None,
         };
         let others_got_through = self.answered.load(Ordering::Relaxed) > answered_before;
-        let missing = || Err(SendError::retry("the sink did not answer for this event"));
+        let missing = || Err(SendError::retry("the sink returned no result for this event"));
         let answers = answers.into_iter().map(|answer| answer.map_err(|error| resolve(error, others_got_through)));
         let answers: Vec<_> = answers.chain(std::iter::repeat_with(missing)).take(batch.len()).collect();
         for (span, answer) in spans.into_iter().zip(&answers) {

@@ -143,7 +143,7 @@ impl Destination {
     pub async fn reach(&self) -> Result<(), SendError> {
         let Some(timeout) = self.timeout else { return self.sink.reach().await };
         let in_time = tokio::time::timeout(timeout, self.sink.reach()).await;
-        in_time.unwrap_or_else(|_| Err(SendError::timeout(format_args!("no answer within {timeout:?}"))))
+        in_time.unwrap_or_else(|_| Err(SendError::timeout(format_args!("no response within {timeout:?}"))))
     }
 
     /// Sets the number of concurrent sends.
@@ -267,7 +267,7 @@ impl RelayBuilder {
     pub fn build(self) -> Result<Relay, BuildError> {
         check_settings(&self.settings)?;
         if self.settings.order != Order::None && !self.store.can_order() {
-            let why = "the store cannot keep the order of an aggregate; write \"none\"";
+            let why = "this store does not support ordering by aggregate; write \"none\"";
             return Err(BuildError::BadSetting { setting: "relay.order", value: "\"aggregate\"".to_owned(), why });
         }
         let mut lanes = BTreeMap::new();
@@ -316,7 +316,11 @@ fn check_settings(settings: &RelaySettings) -> Result<(), BuildError> {
         return bad("relay.concurrency", "0".to_owned(), "it must be at least 1");
     }
     if settings.poll_interval.is_zero() {
-        return bad("relay.poll_interval", "0s".to_owned(), "it must be longer, or the relay would never rest");
+        return bad(
+            "relay.poll_interval",
+            "0s".to_owned(),
+            "it must be longer than 0, or the relay would poll without a pause",
+        );
     }
     if !(0.0..=1.0).contains(&settings.retry.jitter) {
         return bad("relay.retry.jitter", settings.retry.jitter.to_string(), "it must be between 0 and 1");
@@ -325,14 +329,14 @@ fn check_settings(settings: &RelaySettings) -> Result<(), BuildError> {
         return bad("relay.cleanup.batch", "0".to_owned(), "it must be at least 1, or the cleanup would never end");
     }
     if settings.cleanup_every.is_some_and(|every| every.is_zero()) {
-        return bad("relay.cleanup.every", "0s".to_owned(), "it must be longer; leave it out for no cleanup");
+        return bad("relay.cleanup.every", "0s".to_owned(), "it must be longer than 0; leave it out for no cleanup");
     }
     if settings.breaker.base.is_zero() || settings.breaker.cap.is_zero() {
-        let why = "base and cap must be longer, or a destination that is down would be probed without a rest";
+        let why = "base and cap must be longer than 0, or a destination that is down would be probed without a pause";
         return bad("relay.breaker", "0s".to_owned(), why);
     }
     if settings.lease.is_zero() {
-        return bad("relay.lease", "0s".to_owned(), "it must be longer, or every event would be sent twice");
+        return bad("relay.lease", "0s".to_owned(), "it must be longer than 0, or every event would be sent twice");
     }
     Ok(())
 }
@@ -370,7 +374,7 @@ fn check_routes(routes: &Routes, lanes: &BTreeMap<String, Arc<Lane>>) -> Result<
         }
         let twice = route.to.iter().enumerate().find(|(at, name)| route.to[..*at].contains(name));
         if let Some((_, twice)) = twice {
-            let why = "the route names it twice; an event is delivered once to each of its destinations";
+            let why = "the route lists it twice; an event is delivered once to each destination";
             return Err(BuildError::BadSetting { setting: "route.to", value: format!("{twice:?}"), why });
         }
         if route.to.is_empty() {

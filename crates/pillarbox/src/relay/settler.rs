@@ -191,7 +191,8 @@ impl Engine {
             match self.store.settle(std::slice::from_ref(settlement), self.deletes()).await {
                 Ok(gone) => lost.extend(gone),
                 Err(error) => {
-                    tracing::error!(id = %settlement.event().id, %error, "the database does not take what became of an event");
+                    let id = settlement.event().id;
+                    tracing::error!(%id, %error, "settle failed for an event; it may be sent again");
                     lost.push(settlement.ticket());
                 }
             }
@@ -207,7 +208,7 @@ impl Engine {
         let events = batch.len();
         if let Err(panic) = AssertUnwindSafe(self.try_settle_batch(batch)).catch_unwind().await {
             let panic = panic_message(&*panic);
-            tracing::error!(events, panic, "settle panicked; what was sent may be sent again");
+            tracing::error!(events, panic, "settle panicked; sent events may be sent again");
         }
     }
 
@@ -222,10 +223,7 @@ impl Engine {
         }
         let Some(lost) = lost else { return };
         if !lost.is_empty() {
-            tracing::warn!(
-                events = lost.len(),
-                "leases had run out before what was sent could be settled; it may be sent again"
-            );
+            tracing::warn!(events = lost.len(), "lease lost before the settle; sent events may be sent again");
         }
         let lost: HashSet<Ticket> = lost.into_iter().collect();
         for (settlement, permit) in settlements.iter().zip(&permits) {
@@ -257,10 +255,10 @@ impl Engine {
                 Err(error) => error,
             };
             failing.now();
-            tracing::warn!(%error, events = settlements.len(), "a settle failed; nothing is claimed until it works");
+            tracing::warn!(%error, events = settlements.len(), "settle failed; no claims until it succeeds");
             if self.rest_unless(Phase::Aborting, pause).await {
                 let events = settlements.len();
-                tracing::error!(events, "stopped before what was sent could be settled; it may be sent again");
+                tracing::error!(events, "stopped before the settle succeeded; sent events may be sent again");
                 return None;
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -282,7 +280,7 @@ impl Engine {
                 destination = verdict.failures.first().map(|attempt| attempt.destination.as_str()),
                 attempts = verdict.attempts,
                 error,
-                "an event was given up"
+                "event failed for good; it is a dead letter"
             );
             self.count_given_up(verdict);
             self.observers.tell("dead_lettered", |observer| observer.dead_lettered(event, error));

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::figures::Figures;
 use super::load::lock;
+use super::metrics::Metrics;
 use super::{Engine, Phase};
 use crate::clock;
 use crate::delivery::{Change, UNROUTED, Verdict};
@@ -35,12 +35,12 @@ const CLEAN_AGAIN: Duration = Duration::from_secs(60);
 pub(super) struct Pulse {
     pub(super) id: Uuid,
     idle: AtomicBool,
-    pub(super) figures: tokio::sync::Mutex<Figures>,
+    pub(super) metrics: tokio::sync::Mutex<Metrics>,
 }
 
 impl Pulse {
     pub(super) fn new(id: Uuid) -> Self {
-        Self { id, idle: AtomicBool::new(false), figures: tokio::sync::Mutex::default() }
+        Self { id, idle: AtomicBool::new(false), metrics: tokio::sync::Mutex::default() }
     }
 
     pub(super) fn set_idle(&self, idle: bool) {
@@ -62,7 +62,7 @@ impl Engine {
     /// Runs a part of the upkeep, and restarts it when it panics.
     async fn supervise<F: Future<Output = ()>>(&self, part: &'static str, start: impl Fn() -> F) {
         while let Err(panic) = AssertUnwindSafe(start()).catch_unwind().await {
-            tracing::error!(part, panic = panic_message(&*panic), "upkeep panicked; starting it again");
+            tracing::error!(part, panic = panic_message(&*panic), "upkeep task panicked; restarting it");
             if self.rest_unless(Phase::Stopping, LOOK).await {
                 return;
             }
@@ -77,16 +77,16 @@ impl Engine {
             idle: pulse.idle.load(Ordering::Relaxed),
         };
         if let Err(error) = self.store.heartbeat(&heartbeat).await {
-            tracing::warn!(%error, "the relay could not say that it lives");
+            tracing::warn!(%error, "heartbeat failed");
         }
     }
 
     async fn keep_beating(&self, pulse: &Pulse) {
         while !self.rest_unless(Phase::Stopping, HEARTBEAT).await {
             self.beat(pulse).await;
-            self.tell_figures(pulse.id, &pulse.figures).await;
+            self.tell_metrics(pulse.id, &pulse.metrics).await;
             if let Err(error) = self.sweep().await {
-                tracing::warn!(%error, "the sweep failed");
+                tracing::warn!(%error, "sweep failed");
             }
         }
     }
@@ -105,7 +105,7 @@ impl Engine {
                 Ok(true) => RAMP,
                 Ok(false) => LOOK,
                 Err(error) => {
-                    tracing::warn!(%error, "events could not be unparked");
+                    tracing::warn!(%error, "unparking events failed");
                     LOOK
                 }
             };
@@ -182,7 +182,7 @@ impl Engine {
             events += unparked;
             self.waker.wake();
             if unparked < batch as u64 {
-                tracing::info!(event_type = kind.event_type, events, "events have a route now");
+                tracing::info!(event_type = kind.event_type, events, "events unparked: a route matches them now");
                 return Ok(());
             }
         }
@@ -231,7 +231,7 @@ impl Engine {
             }
         };
         if deleted > 0 {
-            tracing::info!(event = %self.named("dead_letter_purged"), deleted, took = ?clock::since(began), "old events were deleted");
+            tracing::info!(event = %self.named("dead_letter_purged"), deleted, took = ?clock::since(began), "old events deleted");
         }
         result
     }

@@ -14,8 +14,8 @@ use crate::event::{Event, Headers, Status, StoredEvent};
 use crate::store::act::{Entry, Marked, Replayed, Retried, Selection};
 use crate::store::dead_letters::DeadLetters;
 use crate::store::examine::Finding;
-use crate::store::figures::{LaneView, Minute};
 use crate::store::list::{Filter, Page, Paging};
+use crate::store::metrics::{LaneView, Minute};
 
 /// The state of an event as people ask for it: finer than [`Status`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -34,7 +34,7 @@ pub enum Role {
 pub(crate) fn check(made: Option<&[(i32, String)]>, known: &[Migration]) -> Result<(), StoreError> {
     let needed = known.last().map_or(0, |migration| migration.version);
     let not_migrated = |found: String| Err(StoreError::NotMigrated { found, needed });
-    let Some((version, _)) = made.and_then(<[_]>::last) else { return not_migrated("not there".to_owned()) };
+    let Some((version, _)) = made.and_then(<[_]>::last) else { return not_migrated("missing".to_owned()) };
     if *version < needed {
         return not_migrated(format!("at version {version}"));
     }
@@ -67,9 +67,7 @@ mod tests {
 
     #[test]
     fn an_older_schema_is_refused_with_the_command_to_run() {
-        assert!(
-            verdict(None).unwrap_err().contains("not there, this program needs version 2; run `pillarbox migrate`")
-        );
+        assert!(verdict(None).unwrap_err().contains("missing, this program needs version 2; run `pillarbox migrate`"));
         assert!(verdict(Some(&[(1, "0.1.0")])).unwrap_err().contains("at version 1"));
     }
 

@@ -20,7 +20,7 @@ const TEXT_KEPT: usize = 2048;
 pub(crate) fn killed_its_relays() -> String {
     format!(
         "given up: {LOSSES_BEFORE_FAILED} relays died or hung while they had this event, the last ones while they had \
-         nothing else; find out why before it is retried"
+         no other event; find the cause before you retry it"
     )
 }
 

@@ -36,7 +36,7 @@ sql_folder! {
     SQL: Sql = "sqlite" {
         blame, claim, claim_due, claim_ordered, cleanup, cleanup_more, data_version, delete_attempts, delete_deliveries, fail,
         fail_deliveries, farewell, farewell_lanes, list_length, next_due, prune_attempts, release, renew, retry,
-        retry_deliveries, settle, settle_attempts, settle_delete, settle_deliveries, statuses, sweep, sweep_figures,
+        retry_deliveries, settle, settle_attempts, settle_delete, settle_deliveries, statuses, sweep, sweep_metrics,
         sweep_lanes, sweep_relays, unpark, unpark_deliveries, unpark_shared,
     }
 }
@@ -108,7 +108,7 @@ async fn give_back_dropped(pool: SqlitePool, mut dropped: mpsc::UnboundedReceive
     while dropped.recv_many(&mut tickets, 1000).await > 0 {
         let release = sqlx::query(SQL.release).bind(pairs(&tickets));
         if let Err(error) = release.execute(&pool).await {
-            tracing::warn!(events = tickets.len(), %error, "dropped claims could not be given back; their leases will run out");
+            tracing::warn!(events = tickets.len(), %error, "releasing dropped claims failed; their leases will run out");
         }
         tickets.clear();
     }
@@ -155,7 +155,7 @@ impl Claims for SqliteStore {
             .bind(losses)
             .execute(&self.relaxed)
             .await
-            .map_err(database("counting the losses of an event"))?;
+            .map_err(database("recording the losses of an event"))?;
         Ok(())
     }
 
@@ -167,7 +167,7 @@ impl Claims for SqliteStore {
         let due_in: Option<f64> = sqlx::query_scalar(SQL.next_due)
             .fetch_optional(&self.durable)
             .await
-            .map_err(database("looking for the next due event"))?;
+            .map_err(database("reading the next due time"))?;
         Ok(due_in.map(seconds))
     }
 

@@ -118,7 +118,7 @@ async fn what_cannot_be_sent_ends_as_a_dead_letter_with_its_error_and_others_go_
     dead.sort();
     let reason = |at: usize| dead[at].2.as_deref().unwrap();
     assert_eq!((dead[0].0.as_str(), dead[0].1), ("task-4", 0));
-    assert_eq!(reason(0), "the row cannot be sent as a Celery task: the option \"eta\" is not a time as in ISO 8601");
+    assert_eq!(reason(0), "the row cannot be sent as a Celery task: the option \"eta\" is not an ISO 8601 time");
     // Five sends, as its own relay counts: four retries and the one that ended it.
     assert_eq!((dead[1].0.as_str(), dead[1].1, reason(1)), ("task-6", 4, "no queue 'orders' in vhost '/'"));
 }

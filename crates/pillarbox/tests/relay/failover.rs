@@ -78,7 +78,7 @@ async fn a_relay_that_started_on_a_read_only_server_is_woken_once_it_can_be_writ
     let settings = RelaySettings { poll_interval: Duration::from_secs(3600), ..impatient() };
     let (log, guard) = Log::of_warnings();
     while_running(&relay(&store, &place, settings), async {
-        let said = "notifications cannot be listened for";
+        let said = "listening for notifications failed";
         wait_until("it cannot listen", PATIENCE, async || log.text().contains(said)).await;
         standby.promote().await;
         wait_until("it is idle and listens", PATIENCE, async || {

@@ -264,7 +264,7 @@ async fn a_timeout_is_an_outage_unless_others_get_through() {
     };
     relay().run_once().await.unwrap();
     let event = outbox.get(silent).await.event;
-    assert_eq!((event.attempts, event.error_message.as_str()), (0, "no answer within 50ms"));
+    assert_eq!((event.attempts, event.error_message.as_str()), (0, "no response within 50ms"));
 
     let outbox = Outbox::new().await;
     let silent = outbox.emit("silent", 1).await[0];

@@ -227,18 +227,18 @@ async fn what_cannot_work_is_refused_when_the_relay_is_built() {
     let outbox = Outbox::new().await;
     let refusal = |builder: pillarbox::RelayBuilder| builder.build().err().expect("it is refused").to_string();
     let error = refusal(outbox.relay().destination(Place::fine().as_destination("a")).route(all_to("b")));
-    assert_eq!(error, "the route for \"*\" goes to \"b\", which is not a destination; there are: a");
+    assert_eq!(error, "the route for \"*\" goes to \"b\", which is not a destination; choose one of: a");
     let two =
         outbox.relay().destination(Place::fine().as_destination("a")).destination(Place::fine().as_destination("a"));
     assert!(refusal(two).contains("two destinations named \"a\""));
     let twice = outbox.relay().destination(Place::fine().as_destination("a")).route(Route::new("*", ["a", "a"]));
-    assert!(refusal(twice).contains("route.to is \"a\": the route names it twice"));
+    assert!(refusal(twice).contains("route.to is \"a\": the route lists it twice"));
     let retention = Retention { batch: 0, ..Retention::default() };
     let endless = outbox.relay().settings(RelaySettings { retention, ..impatient() });
     assert!(refusal(endless).contains("relay.cleanup.batch is 0: it must be at least 1"));
     let breaker = BreakerSettings { base: Duration::ZERO, ..BreakerSettings::default() };
     let restless = outbox.relay().settings(RelaySettings { breaker, ..impatient() });
-    assert!(refusal(restless).contains("probed without a rest"));
+    assert!(refusal(restless).contains("probed without a pause"));
     let settings = RelaySettings { lease: Duration::from_secs(10), ..impatient() };
     let short = outbox.relay().settings(settings).destination(Place::fine().as_destination("a"));
     assert!(refusal(short).contains("raise relay.lease or lower the timeout"));

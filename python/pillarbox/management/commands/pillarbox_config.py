@@ -25,7 +25,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--without-routes",
             action="store_true",
-            help="leave task_routes out: tasks of OutboxCelery carry their route with them",
+            help="leave task_routes out: OutboxCelery records the route with each task",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -29,8 +29,8 @@ _OWN_CONFIG = "pillarbox.toml"
 
 class Command(BaseCommand):
     help = (
-        "Runs the relay with the database and the broker of the settings. Flags that are not listed here are the"
-        " program's own: see pillarbox relay --help, or pillarbox celery-relay --help for django-celery-outbox."
+        "Runs the relay with the database and the broker of the settings. Other flags are passed to the"
+        " program: see pillarbox relay --help, or pillarbox celery-relay --help for django-celery-outbox."
     )
     stealth_options = ("flags",)
 
@@ -41,16 +41,16 @@ class Command(BaseCommand):
             default="outbox",
             help="where the tasks are: in the table of this app, or in the tables of django-celery-outbox",
         )
-        parser.add_argument("--database", metavar="ALIAS", help="another database than the router's")
+        parser.add_argument("--database", metavar="ALIAS", help="the database; by default the router's")
         parser.add_argument(
             "--broker-url-setting",
             metavar="NAME",
-            help="the setting that has the broker's URL; without it the Celery app's own",
+            help="the setting with the broker's URL; by default that of the Celery app",
         )
         parser.add_argument(
             "--config",
             metavar="FILE",
-            help=f"the relay's configuration; else ./{_OWN_CONFIG} if it is there, else what pillarbox_config prints",
+            help=f"the relay's configuration; by default ./{_OWN_CONFIG}, or what pillarbox_config prints",
         )
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:

@@ -12,13 +12,13 @@ from pillarbox.summary import summary, top_failing
 
 
 class Command(BaseCommand):
-    help = "The outbox in numbers: what is pending, what failed, and how old the oldest pending event is"
+    help = "The outbox in numbers: pending and failed events, and the age of the oldest pending event"
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--json", action="store_true", help="one JSON object")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
         parser.add_argument("--format", choices=["text", "json"], default="text", help="json: the same as --json")
-        parser.add_argument("--top", type=int, default=0, metavar="N", help="also the N types that fail most")
-        parser.add_argument("--database", default=None, metavar="ALIAS", help="another database than the router's")
+        parser.add_argument("--top", type=int, default=0, metavar="N", help="also print the N types that fail most")
+        parser.add_argument("--database", default=None, metavar="ALIAS", help="the database; by default the router's")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

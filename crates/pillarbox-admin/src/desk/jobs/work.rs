@@ -46,11 +46,11 @@ impl Worker {
             let token = Uuid::new_v4();
             match self.store.claim_job(token, LEASE).await {
                 Ok(Some(job)) => {
-                    tracing::info!(job = %job.job.id, done = job.done, "job taken over from a process that is gone");
+                    tracing::info!(job = %job.job.id, done = job.done, "job taken over from a process that died");
                     jobs.spawn(self.clone().work(job, token));
                 }
                 Ok(None) => {}
-                Err(error) => tracing::debug!(%error, "jobs cannot be searched for"),
+                Err(error) => tracing::debug!(%error, "reading jobs failed"),
             }
         }
     }
@@ -72,7 +72,7 @@ impl Worker {
                 Err(error) if failures >= FAILURES => return self.give_up(lease, &error.to_string()).await,
                 Err(error) => {
                     failures += 1;
-                    tracing::warn!(job = %lease.job, %error, "job batch failed; it is tried again");
+                    tracing::warn!(job = %lease.job, %error, "job batch failed; retrying");
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -109,9 +109,9 @@ impl Worker {
     }
 
     async fn give_up(&self, lease: JobLease, error: &str) {
-        tracing::warn!(job = %lease.job, error, "job failed before it was done");
+        tracing::warn!(job = %lease.job, error, "job failed");
         if let Err(error) = self.store.fail_job(lease, error).await {
-            tracing::warn!(job = %lease.job, %error, "job not marked as failed; another process will try it");
+            tracing::warn!(job = %lease.job, %error, "job could not be marked as failed; another process will retry it");
         }
     }
 }

@@ -45,14 +45,14 @@ pub(super) struct Arguments {
 pub(super) async fn run(arguments: &Arguments, desk: &Desk, session: &Session) -> anyhow::Result<()> {
     let which = &arguments.which;
     if arguments.group.is_none() && which.event_type.is_none() && which.destination.is_none() && !arguments.all {
-        return Err(Misuse("say which: --group, --type, --destination, or --all".to_owned()).into());
+        return Err(Misuse("choose the events: --group, --type, --destination, or --all".to_owned()).into());
     }
     let scope = choose(arguments, desk).await?;
     let expected = desk.preview(&Action::Retry, &scope).await?;
     if arguments.dry_run || expected.count == 0 {
         let answer = json!({ "would_retry": expected.count, "at_least": expected.at_least });
         return Ok(session.output.answer(&answer, || match expected.count {
-            0 => format!("no such dead letters within {}", window(arguments)),
+            0 => format!("no matching dead letters in the last {}", window(arguments)),
             _ => format!("{} of the last {} would be retried", shown(expected), window(arguments)),
         })?);
     }
@@ -133,7 +133,7 @@ fn bar(job: &Job, session: &Session) -> Option<ProgressBar> {
 fn answer(job: &Job, session: &Session) -> anyhow::Result<()> {
     if job.state == JobState::Failed {
         let why = job.error.as_deref().unwrap_or("the job failed");
-        anyhow::bail!("{why}, after {} had become due", count(job.changed, "event"));
+        anyhow::bail!("{why}; {} became due before", count(job.changed, "event"));
     }
     let cancelled = job.state == JobState::Cancelled;
     let answer = json!({
@@ -143,9 +143,9 @@ fn answer(job: &Job, session: &Session) -> anyhow::Result<()> {
     Ok(session.output.answer(&answer, || {
         let refused = match job.refused {
             0 => String::new(),
-            refused => format!("; {refused} had moved on meanwhile"),
+            refused => format!("; {refused} had changed in the meantime and were skipped"),
         };
-        let broken = if cancelled { "; broken off" } else { "" };
+        let broken = if cancelled { "; cancelled" } else { "" };
         format!("{} due now{refused}{broken}", count(job.changed, "event"))
     })?)
 }

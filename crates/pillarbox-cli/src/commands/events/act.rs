@@ -50,10 +50,10 @@ pub(super) async fn fail(arguments: &Fail, session: &Session) -> anyhow::Result<
 fn refusal(marked: Marked) -> Option<&'static str> {
     match marked {
         Marked::Failed => None,
-        Marked::Already => Some("had failed already"),
-        Marked::BeingSent => Some("is being sent at this moment; nothing was changed"),
-        Marked::Delivered => Some("was delivered; nothing was changed"),
-        Marked::Unknown => Some("is not there"),
+        Marked::Already => Some("has already failed"),
+        Marked::BeingSent => Some("is being sent right now; nothing was changed"),
+        Marked::Delivered => Some("is already delivered; nothing was changed"),
+        Marked::Unknown => Some("does not exist"),
     }
 }
 
@@ -72,9 +72,9 @@ pub(super) async fn replay(arguments: &Replay, session: &Session) -> anyhow::Res
         .collect();
     session.output.answer(&json!({ "replayed": replayed, "events": events }), || {
         let lines = answers.iter().map(|(id, replayed)| match replayed {
-            Replayed::As { id: anew } => format!("{id} is sent once more as {anew}\n"),
-            Replayed::Pending => format!("{id} is still to be delivered; nothing was done\n"),
-            Replayed::Unknown => format!("{id} is not there\n"),
+            Replayed::As { id: anew } => format!("{id} is replayed as {anew}\n"),
+            Replayed::Pending => format!("{id} is not delivered yet; nothing was changed\n"),
+            Replayed::Unknown => format!("{id} does not exist\n"),
         });
         lines.collect()
     })?;

@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 fn state(text: &str) -> Result<State, String> {
     State::parse(text).ok_or_else(|| {
         let names: Vec<&str> = State::ALL.iter().map(|state| state.as_str()).collect();
-        format!("there are {}", names.join(", "))
+        format!("choose one of: {}", names.join(", "))
     })
 }
 
@@ -56,7 +56,7 @@ pub(super) async fn run(arguments: Arguments, session: &Session) -> anyhow::Resu
 fn how_far(page: &Page, limit: usize) -> String {
     match page.reached {
         Some(reached) if page.events.len() < limit => {
-            format!("{} were looked at, as far as {}; to go on", count(page.looked_at, "event"), moment(reached))
+            format!("{} were searched, as far as {}; to continue", count(page.looked_at, "event"), moment(reached))
         }
         _ => "there are more".to_owned(),
     }
@@ -94,7 +94,7 @@ fn note(event: &EventView) -> String {
     match (event.state, event.next_attempt_at) {
         (State::Parked, _) => waits_for(event),
         (State::Scheduled, Some(next)) if event.error_message.is_empty() => format!("at {}", moment(next)),
-        (State::Scheduled, Some(next)) => format!("again at {}: {}", moment(next), event.error_message),
+        (State::Scheduled, Some(next)) => format!("retry at {}: {}", moment(next), event.error_message),
         (State::Delivered, _) => String::new(),
         _ => event.error_message.clone(),
     }
@@ -102,7 +102,7 @@ fn note(event: &EventView) -> String {
 
 fn waits_for(event: &EventView) -> String {
     match event.parked_on.as_deref() {
-        None | Some(UNROUTED) => "waits for a route".to_owned(),
-        Some(destination) => format!("waits for {destination}: {}", event.error_message),
+        None | Some(UNROUTED) => "parked: no route".to_owned(),
+        Some(destination) => format!("parked on {destination}: {}", event.error_message),
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 
 pub(super) async fn run(arguments: Arguments, session: &Session) -> anyhow::Result<ExitCode> {
     if !arguments.failed && !arguments.which.is_open() {
-        return Err(Misuse("filters choose among failed events; add --failed, or give ids alone".to_owned()).into());
+        return Err(Misuse("filters apply to failed events only; add --failed, or give only ids".to_owned()).into());
     }
     let opened = session.open().await?;
     let inspect = opened.inspect();
@@ -47,7 +47,7 @@ pub(super) async fn run(arguments: Arguments, session: &Session) -> anyhow::Resu
     };
     let ids = if arguments.failed {
         let ids = failed(inspect, arguments.which, arguments.limit).await?;
-        let none = if ids.is_empty() { Some("there are no such failed events") } else { None };
+        let none = if ids.is_empty() { Some("no matching failed events") } else { None };
         if none.is_some() || !arguments.yes && !confirmed(&count(ids.len() as u64, "failed event"), "retried")? {
             let why = none.unwrap_or("nothing was changed");
             session.output.answer(&json!({ "due": 0, "events": [] }), || why.to_owned())?;
@@ -107,8 +107,8 @@ fn answer(session: &Session, answers: &[(Uuid, Retried)]) -> anyhow::Result<bool
 fn refusal(retried: Retried) -> Option<&'static str> {
     match retried {
         Retried::Due => None,
-        Retried::BeingSent => Some("is being sent at this moment; nothing was changed"),
-        Retried::Delivered => Some("was delivered; nothing was changed"),
-        Retried::Unknown => Some("is not there"),
+        Retried::BeingSent => Some("is being sent right now; nothing was changed"),
+        Retried::Delivered => Some("is already delivered; nothing was changed"),
+        Retried::Unknown => Some("does not exist"),
     }
 }

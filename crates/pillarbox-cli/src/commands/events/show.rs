@@ -13,8 +13,7 @@ const ERROR_WIDTH: usize = 100;
 
 pub(super) async fn run(id: Uuid, session: &Session) -> anyhow::Result<()> {
     let detail = session.open().await?.inspect().get(id).await?;
-    let mut detail =
-        detail.with_context(|| format!("there is no event {id}; `pillarbox events list` shows those there are"))?;
+    let mut detail = detail.with_context(|| format!("there is no event {id}; `pillarbox events list` lists events"))?;
     session.settings.admin.mask.detail(&mut detail);
     Ok(session.output.answer(&detail, || render(&detail))?)
 }
@@ -60,7 +59,7 @@ fn summary(detail: &EventDetail) -> Vec<(&'static str, String)> {
     if event.claims > 0 {
         summary.push(("lost claims", event.claims.to_string()));
     }
-    summary.extend(event.parked_on.as_ref().map(|on| ("waits for", on.clone())));
+    summary.extend(event.parked_on.as_ref().map(|on| ("parked on", on.clone())));
     if let (State::Scheduled | State::Due, Some(next)) = (event.state, event.next_attempt_at) {
         summary.push(("due", moment(next)));
     }

@@ -39,10 +39,7 @@ fn what_is_wrong_is_told_with_its_key_and_never_the_secret() {
         ("[admin]\ntrusted_proxies = [\"10.0.0.0/99\"]", "admin.trusted_proxies has \"10.0.0.0/99\""),
         ("[admin.users.a]\ntoken = \"t0p\"", "admin.users.a has no role"),
         ("[admin.users.a]\nrole = \"viewer\"", "admin.users.a has neither password nor token"),
-        (
-            "[admin.users.a]\nrole = \"owner\"\ntoken = \"t0p\"",
-            "admin.users.a.role is \"owner\", which is not a choice",
-        ),
+        ("[admin.users.a]\nrole = \"owner\"\ntoken = \"t0p\"", "admin.users.a.role is \"owner\", which is not valid"),
         ("[admin.users.anyone]\nrole = \"viewer\"\ntoken = \"t0p\"", "cannot be called \"anyone\""),
         ("[admin.users.a]\nrole = \"viewer\"\npasword = \"t0p\"", "did you mean password?"),
     ];
@@ -72,7 +69,7 @@ fn the_default_file_has_every_key() {
     let keys = |table: &toml::Value| table.as_table().unwrap().keys().cloned().collect::<Vec<_>>().join(", ");
     let all = |text: &str| {
         let problem = refusal(text);
-        let told = problem.lines().find_map(|line| line.split_once("there are: ")).unwrap().1;
+        let told = problem.lines().find_map(|line| line.split_once("choose one of: ")).unwrap().1;
         let mut all: Vec<&str> = told.split(", ").collect();
         all.sort_unstable();
         all.join(", ")

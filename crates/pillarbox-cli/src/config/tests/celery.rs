@@ -48,8 +48,8 @@ fn what_is_wrong_with_a_broker_is_told_with_its_key() {
          [[destinations.a.routes]]\nqueue = \"q\"\n[destinations.a.queues.q]\nexchange_typ = \"topic\"\narguments = 1",
     );
     for told in [
-        "destinations.a.broker is missing; write where the broker is",
-        "destinations.a.queue_type is \"quorom\", which is not a choice; did you mean quorum?",
+        "destinations.a.broker is missing; write the broker's URL",
+        "destinations.a.queue_type is \"quorom\", which is not valid; did you mean quorum?",
         "destinations.a.priority_steps is 300, but must be a number from 0 to 255",
         "destinations.a.url is not a key",
         "destinations.a.routes[0].tasks is missing",
@@ -125,7 +125,7 @@ fn tasks_of_django_celery_outbox_need_a_broker() {
     );
     let problem = refused(&format!("{DJANGO}{BROKER}{}", BROKER.replace("destinations.celery", "destinations.other")));
     assert!(problem.contains("2 destinations of kind \"celery\" and no [[routes]]"), "{problem}");
-    assert!(refusal("[source]\nkind = \"django\"").contains("source.kind is \"django\", which is not a choice"));
+    assert!(refusal("[source]\nkind = \"django\"").contains("source.kind is \"django\", which is not valid"));
 }
 
 #[test]

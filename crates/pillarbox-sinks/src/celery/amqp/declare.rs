@@ -207,8 +207,8 @@ fn explained(error: &lapin::Error, wanted: &Declaration, link: &Link) -> SendErr
     let reason = failure::described(error);
     if is_other(error) {
         return SendError::retry(format!(
-            "the queue {:?} or its exchange {:?} exists with other arguments: {reason}; give the queue these in \
-             `queues`, or delete it",
+            "the queue {:?} or its exchange {:?} exists with other arguments: {reason}; set these arguments in \
+             `queues`, or delete the queue",
             wanted.queue, wanted.exchange
         ));
     }

@@ -96,7 +96,7 @@ fn headers(fields: &Fields<'_>) -> Result<FieldTable, SendError> {
     }
     if size > LARGEST_HEADERS {
         return Err(SendError::reject(format!(
-            "the headers of the Celery message have {size} bytes, and RabbitMQ takes {LARGEST_HEADERS}; put large \
+            "the headers of the Celery message have {size} bytes, but RabbitMQ allows {LARGEST_HEADERS}; put large \
              values into the task's arguments"
         )));
     }

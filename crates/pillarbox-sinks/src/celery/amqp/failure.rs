@@ -41,7 +41,7 @@ pub(super) fn refused(error: &Error, target: &Target<'_>) -> SendError {
 
 /// The error for a lost connection.
 pub(super) fn lost(address: &str, error: &Error) -> SendError {
-    SendError::unavailable(format!("the connection to RabbitMQ at {address} was lost: {}", described(error)))
+    SendError::unavailable(format!("connection to RabbitMQ at {address} lost: {}", described(error)))
 }
 
 /// The error for a message that the broker returned because no queue takes it.
@@ -49,7 +49,7 @@ pub(super) fn returned(message: &BasicReturnMessage, target: &Target<'_>, declar
     let reason = format!("{} {}", message.reply_code, message.reply_text);
     if target.delay.is_some() {
         return SendError::retry(format!(
-            "no queue of native delayed delivery takes the message for {}: {reason}; start a worker of Celery 5.5 or \
+            "native delayed delivery has no queue for the message for {}: {reason}; start a worker of Celery 5.5 or \
              later, or set declare = true",
             target.shown()
         ));
@@ -68,7 +68,7 @@ pub(super) fn returned(message: &BasicReturnMessage, target: &Target<'_>, declar
 /// The error for a message that the broker nacked.
 pub(super) fn nacked(target: &Target<'_>) -> SendError {
     SendError::retry(format!(
-        "RabbitMQ did not take the message for {} (basic.nack); its queue may be full or have lost its majority",
+        "RabbitMQ rejected the message for {} (basic.nack); its queue may be full or have lost its majority",
         target.shown()
     ))
 }

@@ -31,7 +31,7 @@ pub(super) fn assign(
                 tracing::error!(
                     exchange = %message.exchange,
                     routing_key = %message.routing_key,
-                    "RabbitMQ returned a message that was not sent here"
+                    "RabbitMQ returned an unknown message"
                 );
             }
         }

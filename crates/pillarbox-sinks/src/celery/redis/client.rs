@@ -62,7 +62,7 @@ impl Client {
         match tokio::time::timeout(left, self.connect()).await {
             Ok(Ok(connection)) => Ok(current.insert(Link { connection, declared: Arc::default() }).clone()),
             Ok(Err(error)) => Err(failure::refused(shown, &error)),
-            Err(_) => Err(SendError::unavailable(format!("{shown} cannot be connected to: no answer within {left:?}"))),
+            Err(_) => Err(SendError::unavailable(format!("connection to {shown} failed: no response within {left:?}"))),
         }
     }
 

@@ -28,21 +28,21 @@ pub(super) fn judge(reply: &Value, target: &Target<'_>, shown: &str) -> Result<(
     match reply {
         Value::ServerError(error) => Err(server(error, &format!("the message for {}", target.shown()), shown)),
         Value::Int(0) if !target.exchange.is_empty() => Err(SendError::retry(format!(
-            "nobody listens to the fanout exchange {:?} in Redis; start the workers that do",
+            "the fanout exchange {:?} in Redis has no subscribers; start its workers",
             target.exchange
         ))),
         Value::Int(_) => Ok(()),
-        _ => Err(SendError::retry(format!("{shown} gave an answer to LPUSH that is no number"))),
+        _ => Err(SendError::retry(format!("{shown} did not return a number for LPUSH"))),
     }
 }
 
 pub(super) fn server(error: &ServerError, what: &str, shown: &str) -> SendError {
     let reason = format!("{} {}", error.code(), error.details().unwrap_or_default());
     if OUTAGES.contains(&error.code()) {
-        return SendError::unavailable(format!("{shown} does not take anything now: {}", reason.trim_end()));
+        return SendError::unavailable(format!("{shown} accepts no writes now: {}", reason.trim_end()));
     }
     let advice = if error.code() == "WRONGTYPE" {
-        "; its key holds something else: rename the queue or the exchange, or set key_prefix"
+        "; its key has another type: rename the queue or the exchange, or set key_prefix"
     } else {
         ""
     };
@@ -56,12 +56,12 @@ pub(super) fn undeclared(error: &ServerError, queue: &Declaration, shown: &str) 
 
 /// The error for a connection that was lost.
 pub(super) fn lost(shown: &str, error: &RedisError) -> SendError {
-    SendError::unavailable(format!("the connection to {shown} was lost: {error}"))
+    SendError::unavailable(format!("connection to {shown} lost: {error}"))
 }
 
 /// The error for a connection that could not be made.
 pub(super) fn refused(shown: &str, error: &RedisError) -> SendError {
-    SendError::unavailable(format!("{shown} cannot be connected to: {error}"))
+    SendError::unavailable(format!("connection to {shown} failed: {error}"))
 }
 
 /// The error for a message that no queue is bound for. kombu would drop it silently.
@@ -70,7 +70,7 @@ pub(super) fn unbound(target: &Target<'_>, is_empty: bool, declares: bool) -> Se
         format!("no queue is bound to the exchange {:?} in Redis", target.exchange)
     } else {
         format!(
-            "no queue of the exchange {:?} in Redis takes the routing key {:?}",
+            "no queue of the exchange {:?} in Redis matches the routing key {:?}",
             target.exchange, target.routing_key
         )
     };

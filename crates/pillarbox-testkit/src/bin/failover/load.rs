@@ -105,7 +105,7 @@ impl Arrivals {
                 return Ok(found);
             }
             if began.elapsed() > patience {
-                bail!("waited {patience:?} in vain until {what}");
+                bail!("timed out after {patience:?}, waiting until {what}");
             }
             tokio::time::sleep(LOOK).await;
         }

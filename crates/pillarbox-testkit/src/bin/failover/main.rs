@@ -80,7 +80,7 @@ async fn main() -> Result<()> {
         good &= report.is_good(Duration::from_secs(arguments.within));
     }
     if !good {
-        bail!("something was lost, came from nowhere or took too long: see above");
+        bail!("events were lost, invented or late: see above");
     }
     say("nothing lost");
     Ok(())

@@ -82,7 +82,7 @@ impl fmt::Display for Report {
         writeln!(f, "  confirmed {}, in the database {}, arrived {}", self.confirmed, self.stored, self.arrived)?;
         write!(
             f,
-            "  lost {}, lost by the servers {}, from nowhere {}, duplicates {}",
+            "  lost {}, lost by the servers {}, invented {}, duplicates {}",
             self.lost, self.vanished, self.from_nowhere, self.duplicates
         )
     }

@@ -95,8 +95,8 @@ async fn main() -> Result<()> {
     }
     if !good {
         bail!(
-            "something was lost, invented, wrongly failed, out of order or sent twice without a cause: see above \
-             (seed {seed})"
+            "events were lost, invented, wrongly failed, out of order or sent twice without a cause: see above (seed \
+             {seed})"
         );
     }
     say("nothing lost");

@@ -1,4 +1,4 @@
--- The outbox. Names, types and meaning are relied on by other programs: see ARCHITECTURE.md.
+-- The outbox. Names, types and meaning are relied on by other programs: see docs/design/tables.md.
 -- Least program: 0.1.0
 -- Runs with the outbox's schema as search_path. All times are clock_timestamp(): inside a transaction now() is in the past.
 
@@ -111,7 +111,7 @@ CREATE TABLE outbox_lane (
 );
 
 -- What destinations did, minute by minute, as each relay tells it; kept for a day. The latency, from commit to confirmation, is a
--- histogram: see ARCHITECTURE.md.
+-- histogram: see docs/design/admin.md.
 CREATE TABLE outbox_figure (
     minute           timestamptz NOT NULL,
     relay_id         uuid NOT NULL,

@@ -114,7 +114,7 @@ CREATE TABLE outbox_lane (
 ) STRICT;
 
 -- What destinations did, minute by minute, as each relay tells it; kept for a day. The latency, from commit to confirmation, is a
--- histogram: see ARCHITECTURE.md.
+-- histogram: see docs/design/admin.md.
 CREATE TABLE outbox_figure (
     minute           TEXT NOT NULL,
     relay_id         TEXT NOT NULL,

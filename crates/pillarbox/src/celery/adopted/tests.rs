@@ -155,16 +155,20 @@ fn what_cannot_be_a_message_says_why_and_does_not_show_it() {
     assert_eq!(refusal(AdoptedRow { args: r#"{"a": 1}"#, ..ROW }), "args is an object, it must be a list");
     assert_eq!(refusal(AdoptedRow { kwargs: "[]", ..ROW }), "kwargs is a list, it must be an object");
     assert_eq!(refused("[]"), "options is a list, it must be an object");
-    assert_eq!(refused(r#"{"eta": "soon"}"#), "the option \"eta\" is not a time as in ISO 8601");
-    assert_eq!(refused(r#"{"eta": 5}"#), "the option \"eta\" is not a time as in ISO 8601");
-    let expires = "the option \"expires\" is not a time as in ISO 8601 or a number of seconds";
+    assert_eq!(refused(r#"{"eta": "soon"}"#), "the option \"eta\" is not an ISO 8601 time");
+    assert_eq!(refused(r#"{"eta": 5}"#), "the option \"eta\" is not an ISO 8601 time");
+    let expires = "the option \"expires\" is not an ISO 8601 time or a number of seconds";
     assert_eq!(refused(r#"{"expires": "never"}"#), expires);
     assert_eq!(refused(r#"{"expires": true}"#), expires);
     assert_eq!(refused(r#"{"expires": 1e300}"#), "the option \"expires\" is out of range");
     assert_eq!(refused(r#"{"queue": 3}"#), "the option \"queue\" is a number, it must be text");
     assert_eq!(refused(r#"{"chain": "x"}"#), "the option \"chain\" is text, it must be a list");
     assert_eq!(refused(r#"{"chord": []}"#), "the option \"chord\" is a list, it must be an object");
-    assert_eq!(refused(r#"{"stamped_headers": ["a"]}"#), "there is no option with the stamp \"a\"");
+    assert_eq!(
+        refused(r#"{"stamped_headers": ["a"]}"#),
+        "the option \"a\", which \"stamped_headers\" lists, is \
+        missing"
+    );
     assert_eq!(refused(r#"{"stamped_headers": 1}"#), "the option \"stamped_headers\" is not a list of names");
     assert_eq!(refused(r#"{"expiration": "x"}"#), "the option \"expiration\" is not a number of seconds");
 }

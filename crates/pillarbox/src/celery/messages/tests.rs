@@ -215,26 +215,27 @@ fn what_no_worker_could_run_is_refused() {
     let refusal = |workflow: Signature| workflow.into_events().unwrap_err().to_string();
     assert_eq!(
         refusal(Task::new("").into()),
-        r#"the Celery task "" cannot be sent: its name is empty; give it the name that the worker has registered"#
+        r#"the Celery task "" cannot be sent: its name is empty; set the name that the worker has registered"#
     );
     let long = refusal(Task::new("t".repeat(256)).into());
     assert!(long.ends_with("its name has 256 characters, the limit is 255; shorten it"), "{long}");
-    assert!(refusal(Task::new("t").header("id", 1).into()).contains(r#"the header "id" is Celery's own"#));
+    assert!(refusal(Task::new("t").header("id", 1).into()).contains(r#"the header "id" is reserved by Celery"#));
     assert!(
-        refusal(Task::new("t").stamp("queue", 1).into()).contains(r#"the stamp "queue" has the name of an option"#)
+        refusal(Task::new("t").stamp("queue", 1).into())
+            .contains(r#"the stamp "queue" has the name of a Celery option"#)
     );
     assert!(refusal(Task::new("t").task_id("").into()).contains("its id is empty"));
-    assert!(refusal(Task::new("t").countdown(Duration::MAX).into()).contains("its countdown is beyond the calendar"));
+    assert!(refusal(Task::new("t").countdown(Duration::MAX).into()).contains("its countdown is out of range"));
     let by_pair = std::collections::BTreeMap::from([((1, 2), "tuples are no JSON keys")]);
     let unwritten = refusal(Task::new("t").arg(1).arg(&by_pair).into());
     assert!(unwritten.contains("argument 2 cannot be written as JSON: key must be a string"), "{unwritten}");
     let linked = refusal(Task::new("t").link(Task::new("other").kwarg("k", &by_pair)).into());
     assert!(linked.contains(r#"the task "other": argument "k" cannot be written"#), "{linked}");
     let none: [Task; 0] = [];
-    assert!(refusal(chain(none.clone())).contains("has no tasks; give it one"));
-    assert!(refusal(group(none.clone())).contains("has no tasks; give it one"));
-    assert!(refusal(chord(none.clone(), Task::new("t"))).contains("has no tasks; give it one"));
-    assert!(refusal(chain([Task::new("t").into(), group(none)])).contains("a group without tasks"));
+    assert!(refusal(chain(none.clone())).contains("has no tasks; give it at least one"));
+    assert!(refusal(group(none.clone())).contains("has no tasks; give it at least one"));
+    assert!(refusal(chord(none.clone(), Task::new("t"))).contains("has no tasks; give it at least one"));
+    assert!(refusal(chain([Task::new("t").into(), group(none)])).contains("the group has no tasks"));
     let too_large = Task::new("t").arg("x".repeat(crate::event::PAYLOAD_LIMIT)).into_event().unwrap().1;
     assert!(too_large.prepare().unwrap_err().to_string().contains("the limit is 1048576"));
 }

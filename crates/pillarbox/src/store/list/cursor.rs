@@ -31,7 +31,7 @@ pub(super) enum Place {
 
 /// A cursor that is malformed, or belongs to another list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this cursor is not one of this list: go on with the cursor that the page before gave, or begin without one")]
+#[error("the cursor does not belong to this list; use the cursor of the previous page, or none for the first page")]
 pub struct BadCursor;
 
 impl fmt::Display for Cursor {

@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use super::{Call, Database, Row, Through, database, read, schema};
 use crate::error::{DriverError, StoreError};
-use crate::store::figures::{Minute, Told, merged};
 use crate::store::inspect::RelayView;
+use crate::store::metrics::{Minute, Told, merged};
 use crate::store::row::{as_json, killed_its_relays};
 use crate::store::{Cleaned, Fleet, Heartbeat, LOSSES_BEFORE_FAILED, Retention, Swept};
 
@@ -25,7 +25,7 @@ impl<D: Database> Fleet for D {
             .bind(heartbeat.host.as_str())
             .bind(heartbeat.in_flight)
             .bind(heartbeat.idle);
-        self.done(Through::Relay, call).await.map_err(database("heartbeat failed"))?;
+        self.done(Through::Relay, call).await.map_err(database("writing the heartbeat"))?;
         self.heartbeat_written(heartbeat.id).await.map_err(database("reading other relays' heartbeats"))
     }
 

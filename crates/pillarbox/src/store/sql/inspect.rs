@@ -11,9 +11,9 @@ use crate::event::Event;
 use crate::store::act::{Entry, Marked, Replayed, Retried, Selection};
 use crate::store::dead_letters::DeadLetters;
 use crate::store::examine::Finding;
-use crate::store::figures::Minute;
 use crate::store::inspect::{AuditView, Counts, Depth, EventDetail, EventView, Inspect, PausedView, RelayView};
 use crate::store::list::{Filter, Page, Paging};
+use crate::store::metrics::Minute;
 
 #[async_trait]
 impl<D: Database> Inspect for D {
@@ -82,7 +82,7 @@ impl<D: Database> Inspect for D {
     }
 
     async fn pauses(&self) -> Result<Vec<PausedView>, StoreError> {
-        act::pauses(self).await.map_err(database("reading what is paused"))
+        act::pauses(self).await.map_err(database("reading paused destinations"))
     }
 
     async fn audit(&self, before: Option<i64>, limit: usize) -> Result<Vec<AuditView>, StoreError> {

@@ -9,16 +9,16 @@ use crate::store::{EventKind, Parking};
 #[async_trait]
 impl<D: Database> Parking for D {
     async fn parked_on(&self) -> Result<Vec<String>, StoreError> {
-        parked_on(self).await.map_err(database("reading what is parked"))
+        parked_on(self).await.map_err(database("reading parked events"))
     }
 
     async fn paused(&self) -> Result<Vec<String>, StoreError> {
-        let pauses = act::pauses(self).await.map_err(database("reading what is paused"))?;
+        let pauses = act::pauses(self).await.map_err(database("reading paused destinations"))?;
         Ok(pauses.into_iter().map(|pause| pause.destination).collect())
     }
 
     async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError> {
-        parked_kinds(self, on).await.map_err(database("reading what is parked"))
+        parked_kinds(self, on).await.map_err(database("reading parked events"))
     }
 
     async fn unpark(&self, on: &str, kind: Option<&EventKind>, at_most: usize) -> Result<u64, StoreError> {

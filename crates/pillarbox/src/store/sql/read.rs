@@ -6,10 +6,10 @@ use super::Row;
 use crate::error::DriverError;
 use crate::event::{StoredEvent, read_headers};
 use crate::store::dead_letters::Letter;
-use crate::store::figures::{LaneView, Minute};
 use crate::store::inspect::{
     AttemptView, AuditView, DeliveryView, EventDetail, EventView, Parked, PausedView, RelayView, State,
 };
+use crate::store::metrics::{LaneView, Minute};
 
 pub(super) fn event(row: &impl Row) -> Result<StoredEvent, DriverError> {
     Ok(StoredEvent {

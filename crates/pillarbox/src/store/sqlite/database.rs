@@ -34,7 +34,7 @@ impl Database for SqliteStore {
     const MIGRATIONS: &'static [Migration] = MIGRATIONS;
     const LIST_LENGTH: Option<&'static str> = Some(SQL.list_length);
     const FAREWELL: &'static [&'static str] = &[SQL.farewell, SQL.farewell_lanes];
-    const FORGET: &'static [&'static str] = &[SQL.sweep_relays, SQL.sweep_lanes, SQL.sweep_figures];
+    const FORGET: &'static [&'static str] = &[SQL.sweep_relays, SQL.sweep_lanes, SQL.sweep_metrics];
 
     fn statements() -> &'static Statements {
         &STATEMENTS

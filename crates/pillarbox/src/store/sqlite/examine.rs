@@ -18,7 +18,7 @@ impl SqliteStore {
         if let Err(error) = self.check().await {
             return Ok(vec![Finding::bad("schema", error.to_string(), "run `pillarbox migrate`")]);
         }
-        let mut findings = vec![Finding::good("schema", "the tables are there and fit this program")];
+        let mut findings = vec![Finding::good("schema", "the tables exist and match this program")];
         findings.push(self.journal().await?);
         findings.push(self.attendance().await?);
         Ok(findings)
@@ -28,10 +28,10 @@ impl SqliteStore {
         let row = sqlx::query("PRAGMA journal_mode").fetch_one(&self.durable).await?;
         let mode: String = row.try_get(0)?;
         Ok(if mode.eq_ignore_ascii_case("wal") {
-            Finding::good("journal", "WAL: readers and a writer do not wait for each other")
+            Finding::good("journal", "WAL: readers and the writer do not block each other")
         } else {
-            let found = format!("{mode}: whoever writes makes everybody else wait");
-            Finding::notice("journal", found, "PRAGMA journal_mode = WAL, on a local file system")
+            let found = format!("{mode}: a writer blocks all readers");
+            Finding::notice("journal", found, "run PRAGMA journal_mode = WAL; the file must be on a local file system")
         })
     }
 

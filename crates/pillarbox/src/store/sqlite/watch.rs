@@ -38,7 +38,7 @@ pub(super) async fn start(pool: &SqlitePool, waker: Waker) -> Result<WakeUp, sql
                     waker.wake();
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the database's file is watched no more; polling goes on");
+                    tracing::warn!(%error, "file watch lost; polling instead");
                     return;
                 }
             }

@@ -24,7 +24,7 @@ const BEATS: usize = 12;
 
 /// The metrics that were written, and those to be written.
 #[derive(Default)]
-pub(super) struct Figures {
+pub(super) struct Metrics {
     /// The latest minutes. If the clock is set back, the minute is found here again.
     minutes: BTreeMap<(DateTime<Utc>, String), Known<Minute>>,
     lanes: HashMap<String, Known<LaneView>>,
@@ -40,7 +40,7 @@ struct Known<T> {
     told: u64,
 }
 
-impl Figures {
+impl Metrics {
     fn add(&mut self, news: Minute) {
         if news.is_empty() {
             return;
@@ -105,20 +105,20 @@ fn is_as_well(known: &LaneView, lane: &LaneView) -> bool {
 
 impl Engine {
     /// Writes the metrics. A minute replaces its earlier row, so that writing it twice does no harm.
-    pub(super) async fn tell_figures(&self, relay: Uuid, figures: &Mutex<Figures>) {
-        let mut figures = figures.lock().await;
+    pub(super) async fn tell_metrics(&self, relay: Uuid, metrics: &Mutex<Metrics>) {
+        let mut metrics = metrics.lock().await;
         let now = minute_of(Utc::now());
-        self.lanes.values().for_each(|lane| figures.add(lane.tally.take(now, &lane.name)));
-        let changed = figures.changed(self.lanes.values().map(|lane| lane.view()).collect());
-        let minutes = figures.news(self.phase.get() >= Phase::Stopping);
+        self.lanes.values().for_each(|lane| metrics.add(lane.tally.take(now, &lane.name)));
+        let changed = metrics.changed(self.lanes.values().map(|lane| lane.view()).collect());
+        let minutes = metrics.news(self.phase.get() >= Phase::Stopping);
         if minutes.is_empty() && changed.is_empty() {
             return;
         }
         match self.store.tell(Told { relay, minutes: &minutes, lanes: &changed }).await {
-            Ok(()) => figures.told(&minutes, changed, now),
+            Ok(()) => metrics.told(&minutes, changed, now),
             Err(error) => {
-                tracing::warn!(%error, "the relay could not write its metrics down");
-                figures.minutes.retain(|(at, _), _| now - *at < KEPT);
+                tracing::warn!(%error, "writing metrics failed");
+                metrics.minutes.retain(|(at, _), _| now - *at < KEPT);
             }
         }
     }
@@ -146,39 +146,39 @@ mod tests {
     fn a_minute_is_added_to_until_the_next_one_begins() {
         let at: DateTime<Utc> = "2026-03-01T08:15:00Z".parse().unwrap();
         assert_eq!(minute_of("2026-03-01T08:15:42.5Z".parse().unwrap()), at);
-        let mut figures = Figures::default();
+        let mut metrics = Metrics::default();
         let of = |at, delivered| Minute { delivered, ..Minute::new(at, "ledger") };
-        figures.add(of(at, 2));
-        figures.add(of(at, 0));
-        figures.add(of(at, 3));
-        figures.add(of(at + TimeDelta::minutes(1), 7));
+        metrics.add(of(at, 2));
+        metrics.add(of(at, 0));
+        metrics.add(of(at, 3));
+        metrics.add(of(at + TimeDelta::minutes(1), 7));
         let next = at + TimeDelta::minutes(1);
-        assert_eq!(figures.news(false), [of(at, 5), of(next, 7)]);
-        figures.told(&figures.news(false), Vec::new(), next);
-        assert_eq!(figures.news(false), []);
+        assert_eq!(metrics.news(false), [of(at, 5), of(next, 7)]);
+        metrics.told(&metrics.news(false), Vec::new(), next);
+        assert_eq!(metrics.news(false), []);
         // The clock was set back.
-        figures.add(of(at, 1));
-        assert_eq!(figures.news(false), [of(at, 6)]);
+        metrics.add(of(at, 1));
+        assert_eq!(metrics.news(false), [of(at, 6)]);
     }
 
     #[test]
     fn of_many_destinations_all_are_told_within_a_minute() {
         let at: DateTime<Utc> = "2026-03-01T08:15:00Z".parse().unwrap();
-        let mut figures = Figures::default();
+        let mut metrics = Metrics::default();
         let mut told = Vec::new();
         for beat in 0..BEATS {
             for number in 0..2400 {
-                figures.add(Minute { delivered: 1, ..Minute::new(at, format!("destination-{number}")) });
+                metrics.add(Minute { delivered: 1, ..Minute::new(at, format!("destination-{number}")) });
             }
-            let news = figures.news(false);
+            let news = metrics.news(false);
             assert!(news.len() <= 200, "{} in beat {beat}", news.len());
-            figures.told(&news, Vec::new(), at);
+            metrics.told(&news, Vec::new(), at);
             told.extend(news.into_iter().map(|minute| minute.destination));
         }
         told.sort_unstable();
         told.dedup();
         assert_eq!(told.len(), 2400);
-        assert_eq!(figures.news(true).len(), 2200, "a relay that stops tells what is left");
+        assert_eq!(metrics.news(true).len(), 2200, "a relay that stops tells what is left");
     }
 
     #[test]
@@ -193,23 +193,23 @@ mod tests {
             last_error: None,
             last_error_at: None,
         };
-        let mut figures = Figures::default();
+        let mut metrics = Metrics::default();
         let first: Vec<LaneView> = (0..50).map(|number| lane(number, 0, false)).collect();
-        assert_eq!(figures.changed(first.clone()).len(), 50);
-        figures.told(&[], first.clone(), Utc::now());
-        assert_eq!(figures.changed(first.clone()), []);
+        assert_eq!(metrics.changed(first.clone()).len(), 50);
+        metrics.told(&[], first.clone(), Utc::now());
+        assert_eq!(metrics.changed(first.clone()), []);
         let mut next = first;
         next[7] = lane(7, 3, false);
-        assert_eq!(figures.changed(next.clone()), [lane(7, 3, false)]);
+        assert_eq!(metrics.changed(next.clone()), [lane(7, 3, false)]);
         // Of many busy lanes, the least recently written come first. A lane that is down is written at once.
         let busy: Vec<LaneView> = (0..1000).map(|number| lane(number, 1, false)).collect();
-        figures.told(&[], busy.clone(), Utc::now());
+        metrics.told(&[], busy.clone(), Utc::now());
         let mut busier: Vec<LaneView> = (0..1000).map(|number| lane(number, 2, false)).collect();
         busier[999].down = true;
-        let told = figures.changed(busier.clone());
+        let told = metrics.changed(busier.clone());
         assert_eq!((told.len(), &told[0]), (AT_ONCE, &busier[999]));
-        figures.told(&[], told.clone(), Utc::now());
-        let more = figures.changed(busier);
+        metrics.told(&[], told.clone(), Utc::now());
+        let more = metrics.changed(busier);
         assert!(more.iter().all(|lane| !told.contains(lane)));
     }
 }
