@@ -17,6 +17,7 @@ mod tls;
 use std::fmt;
 
 use async_trait::async_trait;
+use lapin::uri::AMQPScheme;
 use pillarbox::{Message, SendError, Sink};
 
 use self::amqp::{Amqp, AmqpSettings};
@@ -61,9 +62,10 @@ impl CelerySink {
         let client = match broker {
             Broker::Amqp(addresses) => {
                 let CelerySettings { task, declare: declares, timeout, ca_file, .. } = settings;
-                let ca_file = ca_file.as_deref().map(tls::check).transpose()?;
+                let is_tls = addresses.iter().any(|address| address.scheme == AMQPScheme::AMQPS);
+                let tls = tls::config(ca_file.as_deref(), is_tls)?;
                 let settings = AmqpSettings { task, routing, declares, timeout };
-                Client::Amqp(Box::new(Amqp::new(addresses, ca_file, settings)))
+                Client::Amqp(Box::new(Amqp::new(addresses, tls, settings)))
             }
             Broker::Redis(server) => Client::Redis(Box::new(Redis::new(&server, shown.clone(), routing, settings)?)),
         };

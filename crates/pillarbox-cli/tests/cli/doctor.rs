@@ -89,7 +89,7 @@ async fn what_is_bad_is_found_with_what_to_do_about_it() {
 
     // For people it is the same.
     let told = home.run(&["doctor"]);
-    assert!(told.out.contains("BAD  indexes") && told.out.contains("→ make them anew: CREATE INDEX"), "{told:?}");
+    assert!(told.out.contains("BAD  indexes") && told.out.contains("→ create them: CREATE INDEX"), "{told:?}");
 
     server.close().await.unwrap();
     database.close().await;

@@ -1,23 +1,24 @@
 //! RabbitMQ: one connection, one channel per batch in flight, publisher confirms for every message.
 //!
 //! `encode` encodes a message, `declare` declares queues, `publish` sends a batch and judges the outcome of each message,
-//! `returned` assigns returned messages to the messages that were sent.
+//! `returned` assigns returned messages to the messages that were sent, `transport` opens the connection.
 
 mod declare;
 mod encode;
 mod failure;
 mod publish;
 mod returned;
+mod transport;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lapin::options::ConfirmSelectOptions;
-use lapin::tcp::OwnedTLSConfig;
 use lapin::uri::AMQPUri;
-use lapin::{Channel, Connection, ConnectionBuilder, ConnectionProperties};
+use lapin::{Channel, Connection};
 use pillarbox::{Message, SendError};
+use rustls::ClientConfig;
 
 use self::declare::Declared;
 use super::route::Routing;
@@ -28,7 +29,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// A broker that speaks AMQP. The sink connects when there is something to send, and again when the connection is lost.
 pub(super) struct Amqp {
     addresses: Vec<AMQPUri>,
-    tls: OwnedTLSConfig,
+    tls: Arc<ClientConfig>,
     task: Option<String>,
     routing: Routing,
     declares: bool,
@@ -51,10 +52,9 @@ struct Link {
 }
 
 impl Amqp {
-    pub(super) fn new(addresses: Vec<AMQPUri>, ca_file: Option<String>, settings: AmqpSettings) -> Self {
+    pub(super) fn new(addresses: Vec<AMQPUri>, tls: ClientConfig, settings: AmqpSettings) -> Self {
         let AmqpSettings { task, routing, declares, timeout } = settings;
-        let tls = OwnedTLSConfig { identity: None, cert_chain: ca_file };
-        Self { addresses, tls, task, routing, declares, timeout, link: tokio::sync::Mutex::new(None) }
+        Self { addresses, tls: Arc::new(tls), task, routing, declares, timeout, link: tokio::sync::Mutex::new(None) }
     }
 
     pub(super) async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
@@ -82,7 +82,7 @@ impl Amqp {
         let mut problems = Vec::new();
         for address in &self.addresses {
             let left = deadline.saturating_duration_since(Instant::now()).min(CONNECT);
-            match tokio::time::timeout(left, self.connect(address, left)).await {
+            match tokio::time::timeout(left, self.connect(address)).await {
                 Ok(Ok(link)) => {
                     let link = Arc::new(link);
                     *current = Some(Arc::clone(&link));
@@ -95,15 +95,8 @@ impl Amqp {
         Err(SendError::unavailable(format!("connection to RabbitMQ failed: {}", problems.join("; "))))
     }
 
-    async fn connect(&self, address: &AMQPUri, timeout: Duration) -> lapin::Result<Link> {
-        let mut uri = address.clone();
-        uri.query.connection_timeout = u64::try_from(timeout.as_millis()).ok();
-        let connection = ConnectionBuilder::new()?
-            .with_uri(uri)
-            .with_properties(ConnectionProperties::default().with_connection_name("pillarbox".into()))
-            .with_tls_config(self.tls.clone())
-            .connect()
-            .await?;
+    async fn connect(&self, address: &AMQPUri) -> lapin::Result<Link> {
+        let connection = transport::connect(address.clone(), Arc::clone(&self.tls)).await?;
         Ok(Link {
             connection,
             address: shown(address),

@@ -48,14 +48,9 @@ impl Relay {
         let pace = engine.listen().await;
         engine.beat(&pulse).await;
         engine.tell_metrics(pulse.id, &pulse.metrics).await;
-        let upkeep = tokio::spawn(Arc::clone(engine).upkeep(Arc::clone(&pulse)));
+        let upkeep = engine.start_upkeep(&pulse);
         unfinished.tasks.push(upkeep.abort_handle());
-
-        // The loop is a task of its own, because the caller's thread may be woken for each packet.
-        let cycle = tokio::spawn({
-            let (engine, pulse) = (Arc::clone(engine), Arc::clone(&pulse));
-            async move { engine.cycle(pace, &pulse).await }
-        });
+        let cycle = engine.start_cycle(pace, &pulse);
         unfinished.tasks.push(cycle.abort_handle());
         let told_to_stop = async {
             shutdown.await;
@@ -134,6 +129,18 @@ impl Solitude {
 }
 
 impl Engine {
+    // These two are not generic, so that their tasks are compiled here and once, not in each crate that calls `run`.
+
+    fn start_upkeep(self: &Arc<Self>, pulse: &Arc<Pulse>) -> JoinHandle<()> {
+        tokio::spawn(Arc::clone(self).upkeep(Arc::clone(pulse)))
+    }
+
+    /// Starts the claim loop. It is a task of its own, because the caller's thread may be woken for each packet.
+    fn start_cycle(self: &Arc<Self>, pace: Pace, pulse: &Arc<Pulse>) -> JoinHandle<()> {
+        let (engine, pulse) = (Arc::clone(self), Arc::clone(pulse));
+        tokio::spawn(async move { engine.cycle(pace, &pulse).await })
+    }
+
     /// Wake: subscribes to wake-ups and returns the pace of polling. Polling is faster when nothing else wakes the relay.
     async fn listen(&self) -> Pace {
         let (poll, faster) = (self.longest_pause(true), self.longest_pause(false));

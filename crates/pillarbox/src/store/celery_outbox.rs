@@ -251,7 +251,7 @@ impl Claims for CeleryOutboxStore {
             .bind(self.outbox.max_retries())
             .fetch_one(&self.outbox.pool)
             .await
-            .map_err(database("looking for the next due task"))?;
+            .map_err(database("reading the next due time"))?;
         Ok(due.map(seconds))
     }
 

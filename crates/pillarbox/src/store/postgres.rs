@@ -164,7 +164,7 @@ async fn give_back_dropped(
         let (ids, tokens) = columns(&tickets);
         let release = schema.query(SQL.release);
         if let Err(error) = release.bind(ids).bind(tokens).execute(&pool).await {
-            tracing::warn!(events = tickets.len(), %error, "dropped claims could not be given back; their leases will run out");
+            tracing::warn!(events = tickets.len(), %error, "releasing dropped claims failed; their leases will run out");
         }
         tickets.clear();
     }
@@ -213,7 +213,7 @@ impl Claims for PostgresStore {
             .bind(losses.cast_signed())
             .execute(&self.pool)
             .await
-            .map_err(database("counting the losses of an event"))?;
+            .map_err(database("recording the losses of an event"))?;
         Ok(())
     }
 
@@ -230,7 +230,7 @@ impl Claims for PostgresStore {
             .bind(after.1)
             .fetch_optional(&self.pool)
             .await
-            .map_err(database("looking for the next due event"))?;
+            .map_err(database("reading the next due time"))?;
         Ok(due_in.map(seconds))
     }
 

@@ -92,7 +92,7 @@ async fn a_relay_delivers_again_after_a_network_that_swallowed_everything_and_sa
         behind.proxy.swallow_new(true);
         behind.proxy.swallow(Swallow::Both);
         behind.emit(1).await;
-        wait_until("the relay says so", PATIENCE, async || log.text().contains("the database does not answer")).await;
+        wait_until("the relay says so", PATIENCE, async || log.text().contains("database does not respond")).await;
         assert_eq!(behind.delivered().await, 1);
         behind.proxy.swallow_new(false);
         behind.proxy.swallow(Swallow::Both);

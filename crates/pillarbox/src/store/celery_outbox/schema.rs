@@ -44,7 +44,7 @@ impl Outbox {
             .bind(self.schema.name())
             .fetch_all(&self.pool)
             .await
-            .map_err(database("looking at django-celery-outbox's tables"))?;
+            .map_err(database("reading the columns of django-celery-outbox's tables"))?;
         let mut found: HashMap<&str, HashSet<&str>> = HashMap::new();
         for (table, column, _) in &rows {
             found.entry(table).or_default().insert(column);
@@ -81,13 +81,13 @@ impl Outbox {
             .bind(LOOKED_AT)
             .fetch_one(&self.pool)
             .await
-            .map_err(database("looking for tasks of another schema_version"))?;
+            .map_err(database("counting tasks of another schema_version"))?;
         if let Some(highest) = highest {
             tracing::warn!(
                 tasks = count,
                 schema_version = highest,
-                "tasks of a schema_version that this program does not know wait in celery_outbox and are left alone (it \
-                 knows 1); a newer django-celery-outbox wrote them, relay them with its own relay"
+                "tasks with an unsupported schema_version stay in celery_outbox (this program supports 1); a newer \
+                 django-celery-outbox wrote them: use its own relay for them"
             );
         }
         Ok(())
@@ -99,7 +99,8 @@ impl Outbox {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let error = format!("max retries exceeded: it had failed {limit} times or more already and was not sent again");
+        let error =
+            format!("max retries exceeded: the task had already failed {limit} times or more and was not sent again");
         let rows = self
             .schema
             .query(SQL.sweep)

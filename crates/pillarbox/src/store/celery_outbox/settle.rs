@@ -155,7 +155,7 @@ pub(super) async fn give_back_dropped(outbox: Arc<Outbox>, mut dropped: mpsc::Un
     let mut tickets = Vec::new();
     while dropped.recv_many(&mut tickets, 1000).await > 0 {
         if let Err(error) = outbox.release(&tickets).await {
-            tracing::warn!(tasks = tickets.len(), %error, "dropped claims could not be given back; they become stale");
+            tracing::warn!(tasks = tickets.len(), %error, "releasing dropped claims failed; they become stale");
         }
         tickets.clear();
     }

@@ -64,13 +64,13 @@ impl Error {
 
     /// Returns the error of a wait that timed out.
     pub(super) fn silent(after: Duration) -> Self {
-        let text = format!("the database does not answer: nothing came within {after:.1?}; its connection is closed");
+        let text = format!("database does not respond: no data within {after:.1?}; the connection is closed");
         Self::Io(io::Error::new(io::ErrorKind::TimedOut, text))
     }
 
     /// Returns the error of a connection that is gone.
     pub(super) fn lost() -> Self {
-        Self::Io(io::Error::new(io::ErrorKind::NotConnected, "the connection to the database was lost"))
+        Self::Io(io::Error::new(io::ErrorKind::NotConnected, "database connection lost"))
     }
 
     /// Returns whether the connection that returned this error can no longer be used.

@@ -33,7 +33,7 @@ impl PostgresStore {
                 "run `pillarbox migrate` as the owner of the tables",
             )]);
         }
-        let mut findings = vec![Finding::good("schema", "the tables are there and fit this program")];
+        let mut findings = vec![Finding::good("schema", "the tables exist and match this program")];
         let began = SystemTime::now();
         let server = self.schema.query(SQL.examine_server).bind(self.schema.name()).fetch_one(&self.pool).await?;
         findings.push(version(&server)?);
@@ -57,12 +57,12 @@ impl PostgresStore {
             .fetch_all(&self.pool)
             .await?;
         if missing.is_empty() {
-            return Ok(Finding::good("indexes", format!("all {} are there", known.len())));
+            return Ok(Finding::good("indexes", format!("all {} exist", known.len())));
         }
         let make = known.iter().filter(|(name, _)| missing.iter().any(|missing| missing == name));
         let make: Vec<&str> = make.map(|(_, statement)| statement.as_str()).collect();
-        let found = format!("missing or unfit: {}; claims read the whole table instead", missing.join(", "));
-        Ok(Finding::bad("indexes", found, format!("make them anew: {}", make.join(" "))))
+        let found = format!("missing or invalid: {}; without them, claims read the whole table", missing.join(", "));
+        Ok(Finding::bad("indexes", found, format!("create them: {}", make.join(" "))))
     }
 
     async fn rights(&self, server: &PgRow) -> Result<Finding, Error> {
@@ -70,10 +70,10 @@ impl PostgresStore {
         let missing: Vec<String> =
             self.schema.query_scalar(SQL.examine_rights).bind(self.schema.name()).fetch_all(&self.pool).await?;
         Ok(if missing.is_empty() {
-            Finding::good("rights", format!("{role} may do what a relay does"))
+            Finding::good("rights", format!("{role} has the rights of a relay"))
         } else {
-            let found = format!("{role} may not: {}", missing.join(", "));
-            Finding::bad("rights", found, format!("as the owner: `pillarbox migrate --relay-role {role}`"))
+            let found = format!("{role} lacks the rights: {}", missing.join(", "));
+            Finding::bad("rights", found, format!("run as the owner: `pillarbox migrate --relay-role {role}`"))
         })
     }
 
@@ -84,19 +84,23 @@ impl PostgresStore {
             let fix = format!(
                 "ALTER TABLE {schema}.outbox_event RESET (autovacuum_enabled); and autovacuum = on in postgresql.conf"
             );
-            return Ok(Finding::bad("autovacuum", "it is off, so that dead rows pile up and claims get slow", fix));
+            return Ok(Finding::bad(
+                "autovacuum",
+                "autovacuum is off, so dead rows pile up and claims become slow",
+                fix,
+            ));
         }
         Ok(if dead > MANY_DEAD && dead > live {
             let ago: Option<f64> = server.try_get("vacuumed_ago")?;
             let ago = ago.map_or("never".to_owned(), |seconds| format!("{} ago", rounded(seconds)));
-            let found = format!("{dead} dead rows beside {live} living ones; last vacuumed {ago}");
+            let found = format!("{dead} dead rows and {live} live rows; last vacuum {ago}");
             let fix = format!(
-                "VACUUM {schema}.outbox_event; and let it come sooner: ALTER TABLE {schema}.outbox_event SET \
+                "VACUUM {schema}.outbox_event; and vacuum more often: ALTER TABLE {schema}.outbox_event SET \
                  (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);"
             );
             Finding::notice("autovacuum", found, fix)
         } else {
-            Finding::good("autovacuum", format!("on; {dead} dead rows beside {live} living ones"))
+            Finding::good("autovacuum", format!("on; {dead} dead rows and {live} live rows"))
         })
     }
 
@@ -107,14 +111,18 @@ impl PostgresStore {
         let Some((_, _, longest)) = holders.first() else {
             if !server.try_get::<_, bool>("sees_sessions")? {
                 let role: String = server.try_get("role")?;
-                let fix = format!("to know: GRANT pg_read_all_stats TO {role}; or ask as another role");
-                return Ok(Finding::notice("long transactions", format!("{role} cannot see those of others"), fix));
+                let fix = format!("GRANT pg_read_all_stats TO {role}; or run doctor as another role");
+                return Ok(Finding::notice(
+                    "long transactions",
+                    format!("{role} cannot see the transactions of other roles"),
+                    fix,
+                ));
             }
-            return Ok(Finding::good("long transactions", "none keeps dead rows from being cleaned up"));
+            return Ok(Finding::good("long transactions", "none blocks the cleanup of dead rows"));
         };
         let told: Vec<String> = holders.iter().map(|(kind, name, age)| holder(kind, name, *age)).collect();
-        let found = format!("dead rows cannot be cleaned up because of {}", told.join("; "));
-        let fix = "commit or end them: SELECT pg_terminate_backend(PID); ROLLBACK PREPARED 'NAME'; \
+        let found = format!("these block the cleanup of dead rows: {}", told.join("; "));
+        let fix = "commit or terminate them: SELECT pg_terminate_backend(PID); ROLLBACK PREPARED 'NAME'; \
                    SELECT pg_drop_replication_slot('NAME'); and set idle_in_transaction_session_timeout";
         Ok(if *longest > TOO_LONG.as_secs_f64() {
             Finding::bad("long transactions", found, fix)
@@ -125,10 +133,14 @@ impl PostgresStore {
 
     async fn pooler(&self) -> Result<Finding, Error> {
         Ok(if listen::sessions_are_ours(&self.pool).await? {
-            Finding::good("pooler", "none, or one that keeps sessions apart: notifications arrive")
+            Finding::good("pooler", "no transaction pooler: notifications arrive")
         } else {
-            let fix = "give the relay a direct connection; applications may stay behind the pooler";
-            Finding::notice("pooler", "a transaction pooler is between: relays poll instead of being woken", fix)
+            let fix = "give the relay a direct connection; applications may keep using the pooler";
+            Finding::notice(
+                "pooler",
+                "a transaction pooler is in between: notifications do not arrive, so relays poll",
+                fix,
+            )
         })
     }
 
@@ -138,7 +150,7 @@ impl PostgresStore {
             (Ok(depth), Ok(relays)) => {
                 let alive = relays.iter().filter(|relay| relay.alive).count();
                 let waits = depth.oldest_due.unwrap_or_default();
-                let oldest = depth.oldest_due.map(|waits| format!(", the oldest for {}", rounded(waits.as_secs_f64())));
+                let oldest = depth.oldest_due.map(|waits| format!(", oldest for {}", rounded(waits.as_secs_f64())));
                 let found = format!("{alive} alive; {} due{}", depth.due, oldest.unwrap_or_default());
                 match alive {
                     0 if waits > FORGOTTEN => Finding::bad("relays", found, fix),
@@ -161,7 +173,7 @@ fn version(server: &PgRow) -> Result<Finding, Error> {
     Ok(if number >= OLDEST_SERVER {
         Finding::good("server", format!("PostgreSQL {version}"))
     } else {
-        let found = format!("PostgreSQL {version}, on which nothing was tried");
+        let found = format!("PostgreSQL {version} is not tested");
         Finding::bad("server", found, "upgrade to PostgreSQL 14 or newer")
     })
 }
@@ -173,22 +185,22 @@ fn clock(server: &PgRow, began: SystemTime, ended: SystemTime) -> Result<Finding
     // Any time between the request and the response is plausible.
     let ahead = if theirs < seconds(began) { theirs - seconds(began) } else { (theirs - seconds(ended)).max(0.0) };
     Ok(if ahead.abs() <= CLOCKS {
-        Finding::good("clocks", "the database's and this host's agree")
+        Finding::good("clocks", "database and host agree")
     } else {
         let found = format!(
-            "the database's is {:.1} s {} this host's",
+            "the database clock is {:.1} s {} the host clock",
             ahead.abs(),
             if ahead > 0.0 { "ahead of" } else { "behind" }
         );
-        Finding::notice("clocks", format!("{found}: latencies are told wrongly"), "let both hosts follow NTP")
+        Finding::notice("clocks", format!("{found}: measured latencies are wrong"), "synchronise both hosts with NTP")
     })
 }
 
 fn holder(kind: &str, name: &str, age: f64) -> String {
     match kind {
         "slot" => format!("the unused replication slot {name}, {age} transactions old"),
-        "prepared" => format!("the prepared transaction {name}, for {}", rounded(age)),
-        _ => format!("the transaction of {name}, for {}", rounded(age)),
+        "prepared" => format!("the prepared transaction {name}, open for {}", rounded(age)),
+        _ => format!("the transaction of {name}, open for {}", rounded(age)),
     }
 }
 

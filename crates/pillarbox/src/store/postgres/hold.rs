@@ -208,7 +208,7 @@ impl PostgresStore {
         tokio::spawn(async move {
             tokio::time::sleep(patience + GRACE).await;
             if let Err(error) = store.settle_held(&hold, &[], false).await {
-                tracing::warn!(%error, "what was claimed could not be leased; it is due again");
+                tracing::warn!(%error, "lease failed for claimed events; they are due again");
             }
         });
         patience

@@ -110,7 +110,7 @@ async fn keep_listening(pool: Pinned, direct: Arc<AtomicBool>, first: Result<Opt
             direct.store(true, Ordering::Relaxed);
             waker.set_notified(true);
             let Some(error) = listen(&pool, listener, &waker).await else { return };
-            tracing::warn!(%error, "notifications are interrupted; polling goes on until they work again");
+            tracing::warn!(%error, "notifications interrupted; polling until they work again");
             waker.set_notified(false);
             pause = FIRST_PAUSE;
         }
@@ -126,7 +126,7 @@ async fn keep_listening(pool: Pinned, direct: Arc<AtomicBool>, first: Result<Opt
         if let Ok(Some(_)) = tried {
             // Wake for events whose notifications were missed.
             waker.wake();
-            tracing::info!("notifications work");
+            tracing::info!("notifications work again");
         }
     }
 }

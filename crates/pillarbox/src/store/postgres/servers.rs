@@ -191,14 +191,14 @@ async fn prepare(wire: &mut Wire, session: Session) -> Result<(), Error> {
     // A server that does not know one of the settings works without them.
     match wire.run(SQL.session).await {
         Err(error @ Error::Server(_)) => {
-            tracing::debug!(%error, "the server does not take the session's settings");
+            tracing::debug!(%error, "the server rejects the session settings");
             Ok(())
         }
         told => told,
     }
 }
 
-pub(super) const READ_ONLY: &str = "it is read-only, a standby perhaps";
+pub(super) const READ_ONLY: &str = "it is read-only; it may be a standby";
 
 /// Returns the error of one server, or a summary of the errors of several.
 fn all_failed(mut failures: Vec<(String, Error)>) -> Error {
@@ -206,7 +206,7 @@ fn all_failed(mut failures: Vec<(String, Error)>) -> Error {
         1 => failures.remove(0).1,
         _ => {
             let told: Vec<String> = failures.iter().map(|(address, error)| format!("{address}: {error}")).collect();
-            Error::Io(io::Error::other(format!("no server can be used: {}", told.join("; "))))
+            Error::Io(io::Error::other(format!("no usable server: {}", told.join("; "))))
         }
     }
 }

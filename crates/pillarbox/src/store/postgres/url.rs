@@ -122,7 +122,7 @@ fn session(value: &str) -> Result<Session, String> {
         "read-write" => Ok(Session::ReadWrite),
         "primary" => Ok(Session::Primary),
         "read-only" | "standby" | "prefer-standby" => Err(format!(
-            "target_session_attrs is {value}, but an outbox is written to; write read-write, primary or any"
+            "target_session_attrs is {value}, but the relay writes to the outbox; write read-write, primary or any"
         )),
         _ => Err("target_session_attrs must be read-write, primary or any".to_owned()),
     }
@@ -141,7 +141,7 @@ fn with_ports(hosts: Vec<Host>, ports: &str) -> Result<Vec<Host>, String> {
     let ports: Vec<Option<String>> = ports.split(',').map(some_port).collect::<Result<_, _>>()?;
     if ports.len() > 1 && ports.len() != hosts.len() {
         return Err(format!(
-            "it names {} hosts and {} ports; write one port for each host, or one",
+            "it has {} hosts and {} ports; write one port for each host, or one for all",
             hosts.len(),
             ports.len()
         ));
@@ -167,7 +167,7 @@ fn encoded(host: &str) -> String {
 
 /// Decodes percent-encoded text.
 pub(super) fn decoded(value: &str) -> Result<String, String> {
-    let wrong = "a parameter is not percent-encoded as it should be";
+    let wrong = "a parameter has an invalid percent-encoding";
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.bytes();
     while let Some(byte) = rest.next() {
@@ -238,7 +238,9 @@ mod tests {
         assert_eq!(session("postgres://a,b/shop"), Ok(Session::ReadWrite));
         assert_eq!(session("postgres://a,b/shop?target_session_attrs=any"), Ok(Session::Any));
         assert_eq!(session("postgres://a/shop?target_session_attrs=primary"), Ok(Session::Primary));
-        assert!(session("postgres://a,b/shop?target_session_attrs=standby").unwrap_err().contains("written to"));
+        assert!(
+            session("postgres://a,b/shop?target_session_attrs=standby").unwrap_err().contains("writes to the outbox")
+        );
         assert!(session("postgres://a,b/shop?target_session_attrs=best").unwrap_err().contains("must be read-write"));
     }
 
