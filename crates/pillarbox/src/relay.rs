@@ -152,7 +152,7 @@ impl Relay {
         let claim = engine.claim(true).await?;
         let processed = claim.len() as u64;
         // A pass has nothing else in flight.
-        if let Some((ticket, losses)) = claim.suspect() {
+        if let Some((ticket, losses)) = claim.sent_alone() {
             engine.blame(ticket, losses).await;
         }
         engine.dispatch(claim);

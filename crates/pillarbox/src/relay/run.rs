@@ -216,7 +216,7 @@ impl Engine {
         if let Some((ticket, losses)) = solitude.blamed.take() {
             self.blame(ticket, losses - 1).await;
         }
-        if let Some((ticket, losses)) = claim.suspect() {
+        if let Some((ticket, losses)) = claim.sent_alone() {
             let began = clock::now();
             let _hush = Hush::begin(self);
             // Events that are still in flight after this pause have not killed the relay for a while.

@@ -79,7 +79,7 @@ impl Claim {
     }
 
     /// Returns the event that must be sent alone, if this is one, and how often it has lost its lease.
-    pub(crate) fn suspect(&self) -> Option<(Ticket, u32)> {
+    pub(crate) fn sent_alone(&self) -> Option<(Ticket, u32)> {
         let only = self.events.first().filter(|_| self.is_alone())?;
         Some((only.ticket, only.event.claims))
     }

@@ -1,4 +1,4 @@
-//! The store on PostgreSQL: claims by lease, `FOR NO KEY UPDATE SKIP LOCKED`, settles fenced by the lease's token.
+//! The store on PostgreSQL: claims by row locks for a moment, or by lease; settles fenced by the lock or the lease's token.
 //!
 //! The statements are in `sql/postgres`, one file per verb. Claims and settles are here. The rest is in `store/sql`, for all
 //! SQL databases. It knows no sinks.

@@ -53,11 +53,11 @@ END;
 CREATE INDEX outbox_event_due ON outbox_event (next_attempt_at, seq) WHERE status = 'pending' AND parked_on IS NULL;
 CREATE INDEX outbox_event_parked ON outbox_event (parked_on, next_attempt_at, seq) WHERE parked_on IS NOT NULL;
 CREATE INDEX outbox_event_failed ON outbox_event (updated_at) WHERE status = 'failed';
--- For order = "aggregate": what of an aggregate may have to be sent first.
+-- For order = "aggregate": the undelivered events of an aggregate, in order.
 CREATE INDEX outbox_event_order ON outbox_event (aggregate_type, aggregate_id, seq) WHERE status <> 'delivered';
 -- For cleanup, and for people who count.
 CREATE INDEX outbox_event_delivered ON outbox_event (delivered_at) WHERE status = 'delivered';
--- Nearly always empty: what may have killed its relays.
+-- Nearly always empty: events with four lost leases or more, which may kill their relays.
 CREATE INDEX outbox_event_suspect ON outbox_event (next_attempt_at) WHERE status = 'pending' AND claims >= 4;
 
 -- One row per destination of a fan-out that did not succeed at once.
@@ -89,7 +89,7 @@ CREATE TABLE outbox_attempt (
     PRIMARY KEY (event_id, number)
 ) STRICT, WITHOUT ROWID;
 
--- Relays that live, and what they have in flight.
+-- Live relays, and their events in flight.
 CREATE TABLE outbox_relay (
     id               TEXT NOT NULL PRIMARY KEY,
     host             TEXT NOT NULL,
@@ -99,7 +99,7 @@ CREATE TABLE outbox_relay (
     idle             INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
--- How each relay finds its destinations, for people.
+-- The state of each destination as each relay sees it, for people.
 CREATE TABLE outbox_lane (
     relay_id         TEXT NOT NULL,
     destination      TEXT NOT NULL,
@@ -113,7 +113,7 @@ CREATE TABLE outbox_lane (
     PRIMARY KEY (relay_id, destination)
 ) STRICT;
 
--- What destinations did, minute by minute, as each relay tells it; kept for a day. The latency, from commit to confirmation, is a
+-- Deliveries and failures per minute, relay and destination; kept for a day. The latency, from commit to confirmation, is a
 -- histogram: see docs/design/admin.md.
 CREATE TABLE outbox_figure (
     minute           TEXT NOT NULL,
