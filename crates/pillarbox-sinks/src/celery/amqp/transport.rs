@@ -88,6 +88,7 @@ impl Reactor for Transport {
         self.0.interval(duration)
     }
 
+    #[allow(clippy::manual_async_fn, reason = "an async function would borrow self, and the trait asks for 'static")]
     fn tcp_connect_addr(
         &self,
         address: SocketAddr,
