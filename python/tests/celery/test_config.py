@@ -207,7 +207,7 @@ def test_all_problems_at_once_and_none_without_routes(printed):
     [
         (None, "CELERY_OUTBOX_APP is not set; set it to the dotted path"),
         ("no.such.app", "cannot be imported"),
-        ("tests.celery.test_config.router", "is a function, no Celery app"),
+        ("tests.celery.test_config.router", "is a function, not a Celery app"),
         (7, "CELERY_OUTBOX_APP is a int"),
     ],
 )
