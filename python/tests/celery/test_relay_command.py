@@ -268,7 +268,7 @@ def test_the_exit_code_is_the_programs(tmp_path, apps):
 def test_what_cannot_be_started_says_why(db, tmp_path):
     cases = [
         (["--broker-url-setting", "NO_SUCH"], {}, "the setting NO_SUCH of --broker-url-setting is not the URL"),
-        ([], {"PROJECT_PROGRAM": "/no/such/program"}, "PILLARBOX_PROGRAM '/no/such/program' is not an executable program"),
+        ([], {"PROJECT_PROGRAM": "/no/such/program"}, "'/no/such/program' is not an executable program"),
     ]
     for arguments, more, complaint in cases:
         with Running(*arguments, cwd=tmp_path, **more) as relay:
