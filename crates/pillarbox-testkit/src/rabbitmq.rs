@@ -67,6 +67,7 @@ impl RabbitMq {
     }
 
     /// Sends SIGKILL, and waits until it is gone. Confirmed persistent messages in durable queues are kept.
+    /// A queue that was declared a moment before may be lost: RabbitMQ (3.10) only tries to have definitions on disk at once.
     pub async fn kill(&mut self) {
         self.server.end(Signal::Kill).await;
     }

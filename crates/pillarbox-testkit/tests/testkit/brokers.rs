@@ -22,10 +22,13 @@ async fn channel(url: &str) -> Channel {
     connection.create_channel().await.expect("a channel")
 }
 
-/// Publishes one persistent message to the durable queue `name`, confirmed.
-async fn publish(channel: &Channel, name: &str) {
+async fn declare(channel: &Channel, name: &str) {
     let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
     channel.queue_declare(name.into(), durable, FieldTable::default()).await.expect("a queue is declared");
+}
+
+/// Publishes one persistent message to the durable queue `name`, confirmed.
+async fn publish(channel: &Channel, name: &str) {
     channel.confirm_select(ConfirmSelectOptions::default()).await.expect("confirms");
     let persistent = BasicProperties::default().with_delivery_mode(2);
     let sent = channel.basic_publish("".into(), name.into(), BasicPublishOptions::default(), b"kept", persistent).await;
@@ -40,6 +43,11 @@ async fn take(channel: &Channel, name: &str) -> Vec<u8> {
 #[tokio::test]
 async fn a_killed_rabbitmq_comes_back_with_what_it_confirmed() {
     let mut rabbitmq = RabbitMq::start().await;
+    declare(&channel(&rabbitmq.url()).await, "kept").await;
+    // Definitions, unlike confirmed messages, are certain to be on disk only after a graceful stop: a kill right after the
+    // declaration has lost the queue.
+    rabbitmq.stop().await;
+    rabbitmq.start_again().await;
     publish(&channel(&rabbitmq.url()).await, "kept").await;
     let before = rabbitmq.pid();
 
@@ -78,6 +86,7 @@ async fn a_killed_redis_comes_back_with_what_it_acknowledged() {
 async fn the_shared_brokers_are_there() {
     let name = format!("testkit-{}", Uuid::now_v7());
     let channel = channel(&rabbitmq::shared_url()).await;
+    declare(&channel, &name).await;
     publish(&channel, &name).await;
     assert_eq!(take(&channel, &name).await, b"kept");
 
