@@ -1,0 +1,4 @@
+-- Dead letters: the columns that groups need. list.sql is inserted here, along list_failed.sql; its values are bound.
+SELECT updated_at, failed_on, event_type, error_message, number, matches, utc_timestamp(6) AS now FROM (
+{list}
+) AS letter

@@ -1,0 +1,4 @@
+-- Unpark, second part: makes events due. ?1 a JSON array of ids.
+UPDATE json_table(?1, '$[*]' COLUMNS (id CHAR(32) CHARACTER SET utf8mb4 PATH '$')) AS asked
+STRAIGHT_JOIN outbox_event AS event FORCE INDEX (outbox_event_id) ON event.id = unhex(asked.id)
+SET event.parked_on = NULL, event.next_attempt_at = utc_timestamp(6), event.updated_at = utc_timestamp(6)
