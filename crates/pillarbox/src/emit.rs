@@ -19,6 +19,8 @@ pub mod blocking;
 mod diesel_async;
 #[cfg(feature = "sea-orm")]
 mod sea_orm;
+#[cfg(feature = "mysql")]
+pub(crate) mod sqlx_mysql;
 #[cfg(feature = "postgres")]
 pub(crate) mod sqlx_postgres;
 #[cfg(feature = "sqlite")]
@@ -28,6 +30,8 @@ pub(crate) mod tokio_postgres;
 
 #[cfg(feature = "diesel")]
 mod diesel;
+#[cfg(feature = "mysql")]
+pub(crate) mod mysql;
 #[cfg(any(feature = "postgres", feature = "tokio-postgres", feature = "diesel", feature = "sea-orm"))]
 pub(crate) mod postgres;
 #[cfg(any(feature = "sqlite", feature = "sea-orm"))]

@@ -34,7 +34,7 @@ pub enum EmitError {
 /// Returns a hint if the tables are missing, the most common first error.
 fn hint(error: &(dyn std::error::Error + 'static)) -> &'static str {
     let text = error.to_string();
-    let missing = text.contains("does not exist") || text.contains("no such table");
+    let missing = ["does not exist", "no such table", "doesn't exist"].iter().any(|part| text.contains(part));
     if missing && text.contains("outbox_") { "; create the outbox's tables with `pillarbox migrate`" } else { "" }
 }
 
@@ -52,8 +52,10 @@ pub enum StoreError {
         source: DriverError,
     },
     /// The database server does not respond, or refuses the connection.
-    #[error("connection to PostgreSQL at {address} failed: {source}; check database.url and that the server runs")]
+    #[error("connection to {server} at {address} failed: {source}; check database.url and that the server runs")]
     Connect {
+        /// The kind of the server.
+        server: &'static str,
         /// Host and port, or the directory of the socket.
         address: String,
         /// The driver's error.

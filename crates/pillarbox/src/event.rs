@@ -16,7 +16,7 @@ mod json;
 mod stored;
 
 pub use stored::{Status, StoredEvent};
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) use stored::{read_headers, readable};
 
 /// The longest `aggregate_type` and `aggregate_id`, in characters.

@@ -98,7 +98,7 @@ impl Outbox {
     ///
     /// # Errors
     /// Only errors of the commit itself.
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
     pub async fn commit<D: sqlx::Database>(&self, tx: sqlx::Transaction<'_, D>) -> Result<(), sqlx::Error> {
         tx.commit().await?;
         self.committed().await;

@@ -9,7 +9,7 @@
 //! moment. Stores know no sinks.
 
 #![cfg_attr(
-    not(any(feature = "postgres", feature = "sqlite")),
+    not(any(feature = "mysql", feature = "postgres", feature = "sqlite")),
     allow(dead_code, unused_imports, reason = "a crate that only sends needs the types of stores, and no store")
 )]
 
@@ -33,17 +33,19 @@ mod fold;
 mod inspect;
 mod list;
 mod metrics;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod migrate;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod row;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod walk;
 
 pub use act::{Entry, Marked, REPLAY_OF, Replayed, Retried, Selection};
@@ -58,7 +60,7 @@ pub use inspect::{
 };
 pub use list::{BadCursor, Cursor, Filter, Page, Paging, ToDestination};
 pub use metrics::{LaneView, Latency, Minute, Told};
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use migrate::{Migration, Role};
 
 /// The number of lost leases that makes an event a suspect: it may be what kills its relays. A suspect is claimed with other

@@ -1,6 +1,6 @@
 //! The event as it is read from the table: routes, sinks and handlers see this form. Pure, like the event that is emitted.
 
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -124,7 +124,7 @@ impl StoredEvent {
 }
 
 /// Reads headers from the table. A value that is not text, written by another language, stays as its JSON.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) fn read_headers(text: Option<&str>) -> Headers {
     let object: BTreeMap<String, serde_json::Value> =
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
@@ -138,7 +138,7 @@ pub(crate) fn read_headers(text: Option<&str>) -> Headers {
 }
 
 /// Clamps a time to the years 1 to 9999, which every reader of RFC 3339 can read.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) fn readable(moment: DateTime<Utc>) -> DateTime<Utc> {
     const YEARS_1_TO_9999: (i64, i64) = (-62_135_596_800, 253_402_300_799);
     let (first, last) = YEARS_1_TO_9999;

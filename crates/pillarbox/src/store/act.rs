@@ -27,7 +27,7 @@ pub enum Entry<'a> {
 }
 
 impl Entry<'_> {
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
     pub(crate) fn unchanged_since(&self) -> Option<DateTime<Utc>> {
         match self {
             Self::Anew { .. } => None,
@@ -94,11 +94,11 @@ pub enum Replayed {
 pub const REPLAY_OF: &str = "pillarbox-replay-of";
 
 /// The separator between an event's key and the number of its replay.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) const REPLAY: &str = "#replay-";
 
 /// Returns the key of an event without its replay number, shortened to leave room for another number.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) fn key_of_replays(key: &str) -> String {
     /// The column's length, minus the separator and a number.
     const ROOM: usize = 255 - REPLAY.len() - 10;
@@ -108,7 +108,7 @@ pub(crate) fn key_of_replays(key: &str) -> String {
     original.map_or(key, |(original, _)| original).chars().take(ROOM).collect()
 }
 
-#[cfg(all(test, any(feature = "postgres", feature = "sqlite")))]
+#[cfg(all(test, any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 mod tests {
     use super::*;
 

@@ -53,7 +53,7 @@ pub struct Group {
 }
 
 /// The columns of a dead letter that groups need.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) struct Letter {
     pub(crate) failed_at: DateTime<Utc>,
     pub(crate) failed_on: Option<String>,
@@ -62,14 +62,14 @@ pub(crate) struct Letter {
 }
 
 /// Collects groups, from the newest letter to the oldest.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) struct Groups {
     from: DateTime<Utc>,
     to: DateTime<Utc>,
     groups: HashMap<(Option<String>, String), Group>,
 }
 
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 impl Groups {
     /// Creates the groups of a window.
     pub(crate) fn new(from: DateTime<Utc>, to: DateTime<Utc>) -> Self {
@@ -116,7 +116,7 @@ impl Groups {
     }
 }
 
-#[cfg(all(test, any(feature = "postgres", feature = "sqlite")))]
+#[cfg(all(test, any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 mod tests {
     use chrono::TimeDelta;
 

@@ -86,7 +86,7 @@ impl JobState {
         }
     }
 
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
     pub(crate) fn parse(text: &str) -> Option<Self> {
         [Self::Running, Self::Done, Self::Cancelled, Self::Failed].into_iter().find(|state| state.as_str() == text)
     }

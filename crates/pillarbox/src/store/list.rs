@@ -8,21 +8,21 @@ use super::inspect::{EventView, State};
 use crate::route::Routes;
 
 mod cursor;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod stretch;
 
 pub use cursor::{BadCursor, Cursor};
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) use stretch::{BUDGET, Bound, Passed, Plan, Stretch, Way};
 
 /// The maximum number of an aggregate's events that a search returns.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) const FOUND: usize = 50;
 /// The maximum number of neighbours of an event, before and after it.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) const NEIGHBOURS: usize = 10;
 /// The number of events before and after an event in which its neighbours are searched, if no index has them.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) const NEAR: usize = 5_000;
 
 /// The events to list. Each field that is set narrows the list.
@@ -50,7 +50,7 @@ pub struct Filter {
     pub failed_since: Option<DateTime<Utc>>,
 }
 
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 impl Filter {
     /// Returns false if a text contains NUL. No stored text contains NUL, and one database rejects it in a search.
     pub(crate) fn can_match(&self) -> bool {
@@ -97,7 +97,7 @@ impl Paging {
         Self { after: Some(cursor), ..self }
     }
 
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
     pub(crate) fn most(&self) -> usize {
         if self.limit == 0 { 50 } else { self.limit }
     }

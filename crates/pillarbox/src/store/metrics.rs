@@ -122,7 +122,7 @@ impl Minute {
 }
 
 /// Merges neighbouring entries of the same minute and destination. The entries must be in that order.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) fn merged(minutes: impl IntoIterator<Item = Minute>) -> Vec<Minute> {
     let mut merged: Vec<Minute> = Vec::new();
     for minute in minutes {

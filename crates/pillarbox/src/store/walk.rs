@@ -337,7 +337,7 @@ impl<P: Place> Walk<P> {
 
     /// Returns the place after which the next due event is searched for. With `trails`, events far below the end are left to
     /// rescans.
-    #[cfg(any(feature = "postgres", test))]
+    #[cfg(any(feature = "mysql", feature = "postgres", test))]
     pub(super) fn due_after(&self, trails: bool) -> Option<P> {
         self.end.as_ref().filter(|_| trails && !self.left)?.earlier_by(TRAIL_SPAN)
     }

@@ -80,7 +80,11 @@ pub(in crate::store) async fn open(url: &str, settings: PostgresSettings) -> Res
     let servers = Servers::parse(url, settings.connect_timeout)?;
     // Later connects retry. The first one fails at once, so that the person who starts a program sees the error.
     let first = servers.connect().await;
-    let first = first.map_err(|source| StoreError::Connect { address: servers.addresses(), source: source.into() })?;
+    let first = first.map_err(|source| StoreError::Connect {
+        server: "PostgreSQL",
+        address: servers.addresses(),
+        source: source.into(),
+    })?;
     let public = public::pool(&servers, settings);
     let connections = Connections::new(public, servers, settings);
     connections.put_back(Idle::new(first));

@@ -1,16 +1,11 @@
 //! Finds problems of an outbox in SQLite.
 
-use std::time::Duration;
-
 use sqlx::Row;
 
 use super::SqliteStore;
 use crate::error::DriverError;
-use crate::store::examine::Finding;
-use crate::store::{Fleet, Inspect};
-
-/// How long an event must be due, with no relay alive, to be reported.
-const FORGOTTEN: Duration = Duration::from_secs(60);
+use crate::store::Fleet;
+use crate::store::examine::{Finding, attendance};
 
 impl SqliteStore {
     /// Runs all checks. Without the tables, only the first one.
@@ -20,7 +15,7 @@ impl SqliteStore {
         }
         let mut findings = vec![Finding::good("schema", "the tables exist and match this program")];
         findings.push(self.journal().await?);
-        findings.push(self.attendance().await?);
+        findings.push(attendance(self).await);
         Ok(findings)
     }
 
@@ -32,23 +27,6 @@ impl SqliteStore {
         } else {
             let found = format!("{mode}: a writer blocks all readers");
             Finding::notice("journal", found, "run PRAGMA journal_mode = WAL; the file must be on a local file system")
-        })
-    }
-
-    async fn attendance(&self) -> Result<Finding, DriverError> {
-        let alive = self.relays().await?.iter().filter(|relay| relay.alive).count();
-        let depth = match self.depth().await {
-            Ok(depth) => depth,
-            Err(error) => return Ok(Finding::bad("relays", error.to_string(), "")),
-        };
-        let waits = depth.oldest_due.unwrap_or_default();
-        let oldest = depth.oldest_due.map(|waits| format!(", the oldest for {} s", waits.as_secs()));
-        let found = format!("{alive} alive; {} due{}", depth.due, oldest.unwrap_or_default());
-        let fix = "start one: `pillarbox relay`";
-        Ok(match alive {
-            0 if waits > FORGOTTEN => Finding::bad("relays", found, fix),
-            0 => Finding::notice("relays", found, fix),
-            _ => Finding::good("relays", found),
         })
     }
 }

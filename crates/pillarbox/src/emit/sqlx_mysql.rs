@@ -1,0 +1,82 @@
+//! Emit through a sqlx transaction on MariaDB and MySQL. The statements need two round trips per call: the servers have no
+//! `INSERT … RETURNING` in common.
+
+use chrono::{DateTime, NaiveDateTime, Utc};
+use sqlx::mysql::{MySql, MySqlConnection};
+use sqlx::{AssertSqlSafe, Executor};
+
+use super::mysql::{EMIT, EMIT_ONE, EXISTING, PLACE, WRITTEN, Written, emitted, moment, rows_as_json};
+use super::{Emitted, Transaction};
+use crate::error::DriverError;
+use crate::event::NewEvent;
+
+impl Transaction for sqlx::Transaction<'_, MySql> {
+    async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
+        insert(self, rows).await
+    }
+
+    async fn insert_one(&mut self, row: &NewEvent) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
+        insert_one(self, row).await
+    }
+
+    async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {
+        find(self, event_type, key).await
+    }
+
+    async fn run(&mut self, statement: &'static str) -> Result<(), DriverError> {
+        run(self, statement).await
+    }
+}
+
+pub(crate) async fn insert(connection: &mut MySqlConnection, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
+    let rows = rows_as_json(rows);
+    sqlx::query(EMIT).bind(&rows).execute(&mut *connection).await?;
+    let written: Vec<Written> = sqlx::query_as(WRITTEN).bind(&rows).fetch_all(connection).await?;
+    written.into_iter().map(|row| emitted(row, true)).collect()
+}
+
+pub(crate) async fn insert_one(
+    connection: &mut MySqlConnection,
+    row: &NewEvent,
+) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
+    let written = sqlx::query(EMIT_ONE)
+        .bind(row.id)
+        .bind(&row.aggregate_type)
+        .bind(&row.aggregate_id)
+        .bind(&row.event_type)
+        .bind(&row.payload)
+        .bind(&row.headers)
+        .bind(&row.idempotency_key)
+        .bind(row.max_attempts)
+        .bind(row.deliver_at.map(moment))
+        .execute(&mut *connection)
+        .await;
+    let seq = match written {
+        Ok(written) => written.last_insert_id().cast_signed(),
+        Err(error) if is_duplicate(&error) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let created_at: NaiveDateTime = sqlx::query_scalar(PLACE).bind(seq).fetch_one(connection).await?;
+    Ok(Some((seq, created_at.and_utc())))
+}
+
+pub(crate) async fn find(
+    connection: &mut MySqlConnection,
+    event_type: &str,
+    key: &str,
+) -> Result<Option<Emitted>, DriverError> {
+    let row: Option<Written> = sqlx::query_as(EXISTING).bind(event_type).bind(key).fetch_optional(connection).await?;
+    row.map(|row| emitted(row, false)).transpose()
+}
+
+pub(crate) async fn run(connection: &mut MySqlConnection, statement: &'static str) -> Result<(), DriverError> {
+    connection.execute(sqlx::raw_sql(AssertSqlSafe(statement))).await?;
+    Ok(())
+}
+
+/// Returns whether the error is a duplicate of the type and key. MySQL names the index with its table.
+fn is_duplicate(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|error| {
+        error.is_unique_violation() && error.message().trim_end_matches('\'').ends_with("outbox_event_key")
+    })
+}

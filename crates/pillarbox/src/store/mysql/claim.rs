@@ -1,0 +1,236 @@
+//! Claim on MariaDB and MySQL: one short transaction that locks due events, writes the lease into them and reads them. The index
+//! gives the order, so that nothing but these events is locked.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use chrono::NaiveDateTime;
+use serde_json::json;
+use sqlx::Row as _;
+use sqlx::mysql::MySqlRow;
+use uuid::Uuid;
+
+use super::connect::Repeats;
+use super::database::Tx;
+use super::moment::{BEGINNING, Place};
+use super::order::lock_free;
+use super::{MysqlStore, SQL, database};
+use crate::delivery::Delivery;
+use crate::error::{DriverError, StoreError};
+use crate::event::{StoredEvent, read_headers};
+use crate::store::row::read_deliveries;
+use crate::store::sql::{Call, Row, Transaction};
+use crate::store::walk::{Page, Step};
+use crate::store::{Ask, Claim, Claimed, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_APART, Order};
+
+/// A locked event.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Locked {
+    /// Where it is in the line: when it is due, or when its turn is.
+    pub(super) place: Place,
+    pub(super) bytes: usize,
+    pub(super) losses: u32,
+    /// Whether nothing was written about the event since it was emitted.
+    pub(super) fresh: bool,
+}
+
+impl Locked {
+    pub(super) fn read(row: &MySqlRow, at: NaiveDateTime) -> Result<Self, DriverError> {
+        Ok(Self {
+            place: (at, row.number("seq")?),
+            bytes: usize::try_from(row.count("bytes")?).unwrap_or(usize::MAX),
+            losses: row.small("losses")?,
+            fresh: row.flag("fresh")?,
+        })
+    }
+}
+
+/// Events that were claimed, in their order, with what else a page tells.
+type Taken = (Vec<(StoredEvent, Vec<Delivery>, bool)>, Page<Place>);
+
+impl MysqlStore {
+    pub(super) async fn claim_due(&self, ask: Ask) -> Result<Claim, StoreError> {
+        let mut steps = self.walk.lock().begin(&ask, Instant::now());
+        // The entries of settled events stay in the index while an old snapshot may see them.
+        steps.trails = true;
+        loop {
+            let Some(step) = self.walk.lock().next(&mut steps, Instant::now()) else { return Ok(Claim::default()) };
+            let (token, until) = (Uuid::new_v4(), step.began + ask.lease);
+            let (events, page) = self.claim_page(ask, &step, token).await.map_err(database("claiming events"))?;
+            self.walk.lock().saw(&mut steps, &step, page, Instant::now());
+            if !events.is_empty() {
+                let claimed = |(event, deliveries, fresh)| {
+                    Claimed::new(event, deliveries, token, until, self.give_back.clone()).fresh(fresh)
+                };
+                return Ok(Claim::new(events.into_iter().map(claimed).collect()));
+            }
+        }
+    }
+
+    async fn claim_page(&self, ask: Ask, step: &Step<Place>, token: Uuid) -> Result<Taken, DriverError> {
+        let mut repeats = Repeats::default();
+        loop {
+            match self.try_claim_page(ask, step, token).await {
+                Err(error) if repeats.again(&error).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn try_claim_page(&self, ask: Ask, step: &Step<Place>, token: Uuid) -> Result<Taken, DriverError> {
+        let mut tx = self.transaction().await?;
+        let (picked, page) = match ask.order {
+            Order::None => {
+                let picked = pick(lock_due(&mut tx, ask, step).await?, &ask, false);
+                let page = Page::taken(picked.len(), picked.last().map(|event| event.place), step);
+                (picked, page)
+            }
+            Order::Aggregate(on_failed) => {
+                let (locked, mut page) = lock_free(&mut tx, ask, step, on_failed).await?;
+                let picked = pick(locked, &ask, true);
+                page.taken = picked.len();
+                (picked, page)
+            }
+        };
+        if picked.is_empty() {
+            tx.roll_back().await?;
+            return Ok((Vec::new(), page));
+        }
+        let events = take(&mut tx, &picked, ask, token).await?;
+        tx.commit().await?;
+        Ok((events, page))
+    }
+}
+
+async fn lock_due(tx: &mut Tx, ask: Ask, step: &Step<Place>) -> Result<Vec<Locked>, DriverError> {
+    let rows = tx.rows(page_call(SQL.claim_due, ask.limit, ask, step)).await?;
+    rows.iter().map(|row| Locked::read(row, row.try_get_unchecked("next_attempt_at")?)).collect()
+}
+
+/// Returns a statement that reads a page of due events.
+pub(super) fn page_call(text: &'static str, rows: usize, ask: Ask, step: &Step<Place>) -> Call {
+    let (after, seq) = step.after.unwrap_or(BEGINNING);
+    Call::new(text).bind(rows).bind(ask.losses_below()).bind(after.and_utc()).bind(seq)
+}
+
+/// Returns the events to take. A suspect is taken with events that have as many losses: 64 of them, then 8, then one. With an
+/// order, the claim is a prefix of the line, so that no event is taken before an earlier event of its aggregate.
+fn pick(locked: Vec<Locked>, ask: &Ask, ordered: bool) -> Vec<Locked> {
+    let class = |event: &Locked| event.losses.max(LOSSES_BEFORE_APART - 1);
+    let Some(first) = locked.first().map(class) else { return locked };
+    let room = match first.checked_sub(LOSSES_BEFORE_APART) {
+        None => usize::MAX,
+        Some(more) => 64_usize >> (3 * more).min(30),
+    };
+    let mut bytes = 0_usize;
+    let mut picked: Vec<Locked> = Vec::with_capacity(locked.len());
+    for event in locked {
+        if class(&event) != first {
+            if ordered {
+                break;
+            }
+            continue;
+        }
+        if !picked.is_empty() && (bytes >= ask.bytes || picked.len() >= room) {
+            break;
+        }
+        bytes = bytes.saturating_add(event.bytes);
+        picked.push(event);
+    }
+    picked
+}
+
+/// Writes the lease into locked events and reads them. An event whose payload is not JSON, which only another program can have
+/// written, becomes a dead letter: it must not stop the others.
+async fn take(
+    tx: &mut Tx,
+    picked: &[Locked],
+    ask: Ask,
+    token: Uuid,
+) -> Result<Vec<(StoredEvent, Vec<Delivery>, bool)>, DriverError> {
+    let seqs = json!(picked.iter().map(|event| event.place.1).collect::<Vec<_>>()).to_string();
+    let lease =
+        Call::new(SQL.claim).bind(seqs.as_str()).bind(ask.lease.as_secs_f64()).bind(token).bind(LOSSES_BEFORE_ALONE);
+    tx.done(lease).await?;
+    let rows = tx.rows(Call::new(SQL.claim_read).bind(seqs)).await?;
+    let mut read = HashMap::with_capacity(rows.len());
+    for row in &rows {
+        read.insert(row.number("seq")?, row);
+    }
+    let mut taken = Vec::with_capacity(picked.len());
+    for event in picked {
+        let Some(row) = read.get(&event.place.1) else { continue };
+        match claimed(row, event.losses)? {
+            Ok((stored, deliveries)) => taken.push((stored, deliveries, event.fresh)),
+            Err((id, reason)) => {
+                tracing::error!(event = %id, %reason, "event failed: its payload is not JSON");
+                tx.done(Call::new(SQL.fail).bind(vec![id]).bind(reason)).await?;
+            }
+        }
+    }
+    Ok(taken)
+}
+
+type Read = Result<(StoredEvent, Vec<Delivery>), (Uuid, String)>;
+
+fn claimed(row: &MySqlRow, losses: u32) -> Result<Read, DriverError> {
+    let id = row.id("id")?;
+    let payload = match serde_json::value::RawValue::from_string(row.text("payload")?) {
+        Ok(payload) => payload,
+        Err(error) => {
+            return Ok(Err((id, format!("the payload is not JSON: {error}; correct it and retry the event"))));
+        }
+    };
+    let most = row.maybe_number("max_attempts")?;
+    let event = StoredEvent {
+        id,
+        seq: row.number("seq")?,
+        aggregate_type: row.text("aggregate_type")?,
+        aggregate_id: row.text("aggregate_id")?,
+        event_type: row.text("event_type")?,
+        payload,
+        headers: read_headers(row.maybe_text("headers")?.as_deref()),
+        idempotency_key: row.text("idempotency_key")?,
+        attempts: row.small("attempts")?,
+        max_attempts: most.map(|most| u32::try_from(most.unsigned_abs()).unwrap_or(u32::MAX)),
+        claims: losses,
+        created_at: row.moment("created_at")?,
+    };
+    let deliveries = read_deliveries(id, row.maybe_text("deliveries")?.as_deref())?;
+    Ok(Ok((event, deliveries)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn picked(bytes: usize, ordered: bool, events: &[(usize, u32)]) -> Vec<i64> {
+        let ask = Ask::new(1000, bytes, Duration::from_secs(1));
+        let locked = (1..).zip(events).map(|(seq, (bytes, losses))| Locked {
+            place: (BEGINNING.0, seq),
+            bytes: *bytes,
+            losses: *losses,
+            fresh: true,
+        });
+        pick(locked.collect(), &ask, ordered).iter().map(|event| event.place.1).collect()
+    }
+
+    #[test]
+    fn a_claim_ends_with_its_bytes_and_always_has_one_event() {
+        assert_eq!(picked(10, false, &[(50, 0), (1, 0)]), [1]);
+        assert_eq!(picked(10, false, &[(5, 0), (5, 0), (5, 0)]), [1, 2]);
+        assert_eq!(picked(10, false, &[]), [0_i64; 0]);
+    }
+
+    #[test]
+    fn suspects_are_taken_apart() {
+        assert_eq!(picked(99, false, &[(1, 0), (1, 3), (1, 1)]), [1, 3]);
+        assert_eq!(picked(99, true, &[(1, 0), (1, 3), (1, 1)]), [1]);
+        assert_eq!(picked(99, false, &[(1, 4), (1, 4)]), [1]);
+        assert_eq!(picked(999, false, &[(1, 2); 100]).len(), 64);
+        assert_eq!(picked(999, false, &[(1, 3); 100]).len(), 8);
+        assert_eq!(picked(999, false, &[(1, 30); 100]).len(), 1);
+    }
+}
