@@ -12,6 +12,7 @@ pub mod leases;
 pub mod list;
 pub mod look_up;
 pub mod migrate;
+pub mod mysql;
 pub mod next_due;
 pub mod order;
 pub mod outbox;
@@ -24,6 +25,7 @@ pub mod simulated;
 pub mod sqlite;
 pub mod upkeep;
 
+pub use mysql::MysqlOutbox;
 pub use outbox::Outbox;
 pub use postgres::PostgresOutbox;
 pub use simulated::SimulatedOutbox;

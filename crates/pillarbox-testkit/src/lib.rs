@@ -7,6 +7,7 @@
 pub mod celery;
 pub mod celery_outbox;
 pub mod conformance;
+pub mod mysql;
 pub mod pgbouncer;
 mod port;
 pub mod postgres;
@@ -21,6 +22,7 @@ pub mod wait;
 
 pub use celery::{Celery, CeleryWorker};
 pub use celery_outbox::CeleryOutbox;
+pub use mysql::TestMysql;
 pub use pgbouncer::PgBouncer;
 pub use port::free as free_port;
 pub use postgres::{PrivatePostgres, TestDatabase};

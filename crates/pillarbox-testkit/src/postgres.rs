@@ -96,7 +96,7 @@ async fn execute(server: &str, statement: String) -> sqlx::Result<()> {
 }
 
 /// Returns the same URL with another database; parameters stay.
-fn with_database(url: &str, name: &str) -> String {
+pub(crate) fn with_database(url: &str, name: &str) -> String {
     let (address, parameters) = url.split_at(url.find('?').unwrap_or(url.len()));
     let authority = address.find("://").map_or(0, |scheme| scheme + 3);
     let server = address[authority..].find('/').map_or(address, |slash| &address[..authority + slash]);

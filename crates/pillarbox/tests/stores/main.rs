@@ -14,6 +14,10 @@ mod opening;
 mod plan;
 mod schema;
 
+mod mysql {
+    pillarbox_testkit::store_suite!(pillarbox_testkit::conformance::MysqlOutbox::create);
+}
+
 mod postgres {
     pillarbox_testkit::store_suite!(pillarbox_testkit::conformance::PostgresOutbox::create);
 }
