@@ -13,9 +13,17 @@ mod shop;
 mod trace;
 mod wake;
 
-/// Tests that must pass in the same way on PostgreSQL and on SQLite.
-macro_rules! on_both_databases {
+/// Tests that must pass in the same way on every database.
+macro_rules! on_every_database {
     ($($room:ident: $($test:ident),+ $(,)?;)+) => {
+        mod mysql {
+            $($(#[tokio::test]
+            async fn $test() {
+                let shop = <pillarbox_testkit::conformance::MysqlOutbox as crate::shop::Shop>::open().await;
+                crate::$room::$test(&shop).await;
+            })+)+
+        }
+
         mod postgres {
             $($(#[tokio::test]
             async fn $test() {
@@ -34,7 +42,7 @@ macro_rules! on_both_databases {
     };
 }
 
-on_both_databases! {
+on_every_database! {
     both:
         the_answer_is_the_event_as_written,
         data_and_event_share_one_fate,

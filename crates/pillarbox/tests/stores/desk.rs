@@ -1,15 +1,16 @@
-//! Jobs and sessions of the admin, on PostgreSQL and on SQLite.
+//! Jobs and sessions of the admin, on every database.
 
 use std::time::Duration;
 
 use pillarbox::Event;
+use pillarbox::store::mysql::MysqlStore;
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::sqlite::SqliteStore;
 use pillarbox::store::{
     AdminStore, Cursor, Entry, Filter, JobAction, JobLease, JobState, JobStep, JobView, NewJob, Paging, SessionLimits,
     State,
 };
-use pillarbox_testkit::TestDatabase;
+use pillarbox_testkit::{TestDatabase, TestMysql};
 use uuid::Uuid;
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -19,6 +20,10 @@ const MOST: usize = 2;
 async fn with_stores(check: impl AsyncFn(&dyn AdminStore)) {
     let directory = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(directory.path().join("desk.db")).await.unwrap();
+    store.migrate().await.unwrap();
+    check(&store).await;
+    let database = TestMysql::create().await;
+    let store = MysqlStore::connect(&database.url()).await.unwrap();
     store.migrate().await.unwrap();
     check(&store).await;
     let database = TestDatabase::create().await;

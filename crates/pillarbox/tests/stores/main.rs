@@ -9,6 +9,7 @@ mod encrypted;
 mod grants;
 mod held;
 mod looking;
+mod mariadb;
 mod odd_times;
 mod opening;
 mod plan;

@@ -148,11 +148,11 @@ async fn take(
     ask: Ask,
     token: Uuid,
 ) -> Result<Vec<(StoredEvent, Vec<Delivery>, bool)>, DriverError> {
-    let seqs = json!(picked.iter().map(|event| event.place.1).collect::<Vec<_>>()).to_string();
-    let lease =
-        Call::new(SQL.claim).bind(seqs.as_str()).bind(ask.lease.as_secs_f64()).bind(token).bind(LOSSES_BEFORE_ALONE);
+    let taken: Vec<_> = picked.iter().map(|event| json!([event.place.1, counted(event.losses)])).collect();
+    let taken = json!(taken).to_string();
+    let lease = Call::new(SQL.claim).bind(taken.as_str()).bind(ask.lease.as_secs_f64()).bind(token);
     tx.done(lease).await?;
-    let rows = tx.rows(Call::new(SQL.claim_read).bind(seqs)).await?;
+    let rows = tx.rows(Call::new(SQL.claim_read).bind(taken)).await?;
     let mut read = HashMap::with_capacity(rows.len());
     for row in &rows {
         read.insert(row.number("seq")?, row);
@@ -169,6 +169,12 @@ async fn take(
         }
     }
     Ok(taken)
+}
+
+/// Returns the losses to write. For an event that is sent alone, a loss counts only after its relay reported that nothing else is
+/// sent: `blame.sql`.
+fn counted(losses: u32) -> u32 {
+    losses - u32::from(losses >= LOSSES_BEFORE_ALONE)
 }
 
 type Read = Result<(StoredEvent, Vec<Delivery>), (Uuid, String)>;

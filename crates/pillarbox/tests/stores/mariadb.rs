@@ -1,0 +1,136 @@
+//! What only MariaDB and MySQL have: migrations that were cut off, a latin1 database, plain inserts, and other sessions.
+
+use pillarbox::store::mysql::MysqlStore;
+use pillarbox::store::{Claims, Fleet, Inspect, Level};
+use pillarbox::{Event, Status, StoreError, emit, emit_once};
+use pillarbox_testkit::TestMysql;
+use pillarbox_testkit::conformance::outbox::ASK;
+use pillarbox_testkit::conformance::{MysqlOutbox, Outbox};
+use uuid::Uuid;
+
+/// DDL commits by itself: a program that dies while it migrates leaves some of the tables, and no record.
+#[tokio::test]
+async fn a_migration_that_was_cut_off_is_completed() {
+    let outbox = MysqlOutbox::create().await;
+    outbox.execute("DROP TABLE outbox_paused, outbox_audit, outbox_job, outbox_session; DELETE FROM outbox_migration").await;
+    assert!(matches!(outbox.mysql().check().await, Err(StoreError::NotMigrated { .. })));
+    assert_eq!(outbox.migrate().await.unwrap(), 2);
+    outbox.mysql().check().await.unwrap();
+    assert_eq!(outbox.rows("outbox_paused").await + outbox.rows("outbox_session").await, 0);
+}
+
+#[tokio::test]
+async fn names_differ_by_case_and_by_blanks() {
+    let outbox = MysqlOutbox::create().await;
+    let keys = ["order", "Order", "order ", "örder", "o\u{308}rder"];
+    let events = keys.map(|key| Event::new("Order", 1, "order.placed").idempotency_key(key));
+    assert_eq!(outbox.emit(events.into()).await.len(), keys.len());
+}
+
+/// Other languages emit by a plain INSERT.
+#[tokio::test]
+async fn a_plain_insert_with_the_defaults_emits() {
+    let outbox = MysqlOutbox::create().await;
+    outbox
+        .execute("INSERT INTO outbox_event (aggregate_type, aggregate_id, event_type) VALUES ('Order', '7', 'order.placed')")
+        .await;
+    let claim = outbox.store().claim(ASK).await.unwrap();
+    let event = claim.iter().next().unwrap().event();
+    assert_eq!((event.id.get_version_num(), event.idempotency_key.as_str()), (7, "Order:7"));
+    let (seconds, _) = event.id.get_timestamp().unwrap().to_unix();
+    assert!(outbox.now().await.timestamp().abs_diff(seconds.cast_signed()) < 60, "{}", event.id);
+}
+
+/// `json_valid` accepts texts that are not JSON. They must not keep the others from being claimed.
+#[tokio::test]
+async fn a_payload_that_is_not_json_is_a_dead_letter() {
+    let outbox = MysqlOutbox::create().await;
+    let bad = "INSERT INTO outbox_event (aggregate_type, aggregate_id, event_type, payload) VALUES ('Order', '7', 'order.placed', '1.')";
+    outbox.execute(bad).await;
+    let good = outbox.emit(vec![Event::new("Order", 8, "order.placed")]).await;
+    let claim = outbox.store().claim(ASK).await.unwrap();
+    assert_eq!(claim.iter().map(|claimed| claimed.event().id).collect::<Vec<_>>(), [good[0].id]);
+    let id: Uuid =
+        sqlx::query_scalar("SELECT id FROM outbox_event WHERE payload = '1.'").fetch_one(outbox.pool()).await.unwrap();
+    let detail = outbox.mysql().get(id).await;
+    // The page of such an event cannot show its payload.
+    assert!(detail.is_err());
+    let failed = outbox.mysql().counts().await.unwrap().failed;
+    assert_eq!(failed, 1);
+}
+
+/// The servers' default isolation is REPEATABLE READ: a plain read would not see the event that is in the way.
+#[tokio::test]
+async fn emit_once_finds_what_was_committed_after_its_snapshot() {
+    let outbox = MysqlOutbox::create().await;
+    let placed = || Event::new("Order", 1, "order.placed");
+    let mut tx = outbox.pool().begin().await.unwrap();
+    sqlx::query("SELECT count(*) FROM outbox_event").execute(&mut *tx).await.unwrap();
+    let first = outbox.emit(vec![placed()]).await;
+    let again = emit_once(&mut tx, placed()).await.unwrap();
+    assert_eq!((again.id, again.is_new, again.status), (first[0].id, false, Status::Pending));
+    emit(&mut tx, Event::new("Order", 2, "order.placed")).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(outbox.rows("outbox_event").await, 2);
+}
+
+/// An event that another transaction has locked is skipped, and no other one is locked.
+#[tokio::test]
+async fn a_claim_waits_for_nobody() {
+    let outbox = MysqlOutbox::create().await;
+    let emitted = outbox.emit((0..10).map(|order| Event::new("Order", order, "order.placed")).collect()).await;
+    let mut tx = outbox.pool().begin().await.unwrap();
+    sqlx::query("SELECT seq FROM outbox_event WHERE id = ? FOR UPDATE").bind(emitted[4].id).execute(&mut *tx).await.unwrap();
+    let claim = outbox.mysql().claim(ASK).await.unwrap();
+    assert_eq!(claim.len(), 9);
+    // Nothing that the claim has read is still locked.
+    let locked = "SELECT count(*) FROM outbox_event WHERE seq <> ? FOR UPDATE SKIP LOCKED";
+    let free: i64 = sqlx::query_scalar(locked).bind(emitted[4].seq).fetch_one(outbox.pool()).await.unwrap();
+    assert_eq!(free, 9);
+    tx.rollback().await.unwrap();
+    assert_eq!(outbox.mysql().claim(ASK).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn doctor_finds_a_missing_index() {
+    let outbox = MysqlOutbox::create().await;
+    let findings = outbox.mysql().examine().await.unwrap();
+    assert!(findings.iter().filter(|finding| finding.about != "commits").all(|finding| finding.level != Level::Bad), "{findings:?}");
+    outbox.execute("DROP INDEX outbox_event_suspect ON outbox_event").await;
+    let findings = outbox.mysql().examine().await.unwrap();
+    let indexes = findings.iter().find(|finding| finding.about == "indexes").unwrap();
+    assert!(indexes.level == Level::Bad && indexes.found.contains("outbox_event_suspect"), "{indexes:?}");
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_not_shown() {
+    let database = TestMysql::create().await;
+    let url = database.url().replace("root@", "root:hunter2@");
+    let error = MysqlStore::connect(&url).await.unwrap_err();
+    assert!(matches!(error, StoreError::Connect { .. }), "{error:?}");
+    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+    let store = MysqlStore::connect(&database.url()).await.unwrap();
+    assert!(!format!("{store:?}").contains("password"), "{store:?}");
+}
+
+/// Claims read the due index in its order: a sort would lock every due event.
+#[tokio::test]
+async fn a_claim_does_not_sort() {
+    let outbox = MysqlOutbox::create().await;
+    outbox.emit((0..2000).map(|order| Event::new("Order", order, "order.placed")).collect()).await;
+    for file in [include_str!("../../sql/mysql/claim_due.sql"), include_str!("../../sql/mysql/claim_ordered.sql")] {
+        let values = [("?1", "100"), ("?2", "7"), ("?3", "'2020-01-01'"), ("?4", "0")];
+        let text: String = file.lines().filter(|line| !line.starts_with("--")).map(|line| format!("{line}\n")).collect();
+        let text = values.iter().fold(text, |text, (place, value)| text.replace(place, value));
+        let plan: serde_json::Value = {
+            let text: String = sqlx::query_scalar(sqlx::AssertSqlSafe(format!("EXPLAIN FORMAT=JSON {text}")))
+                .fetch_one(outbox.pool())
+                .await
+                .unwrap();
+            serde_json::from_str(&text).unwrap()
+        };
+        let plan = plan.to_string();
+        assert!(plan.contains("\"access_type\":\"range\"") && plan.contains("\"key\":\"outbox_event_due\""), "{plan}");
+        assert!(!plan.contains("filesort") && !plan.contains("temporary"), "{plan}");
+    }
+}
