@@ -42,11 +42,16 @@ sql_folder! {
     SQL: Sql = "mysql" {
         blame, claim, claim_due, claim_free, claim_ordered, claim_read, cleanup, cleanup_due, cleanup_more, connect,
         delete_attempts, delete_deliveries, examine_history, examine_indexes, fail, fail_asked, fail_deliveries, farewell,
-        farewell_lanes, held, migrate_lock, migrate_unlock, next_due, prune_attempts, release, renew, retry, retry_asked,
+        farewell_lanes, held, migrate_lock, migrate_unlock, next_due, outbox_emit, prune_attempts, release, renew, retry, retry_asked,
         retry_deliveries, server, settle, settle_attempts, settle_delete, settle_deliveries, sweep, sweep_due, sweep_lanes,
         sweep_metrics, sweep_relays, unpark, unpark_deliveries, unpark_due, unpark_shared, walls,
     }
 }
+
+/// The error of a procedure that exists.
+const PROCEDURE_EXISTS: u16 = 1304;
+/// The errors of a user who may not create a procedure.
+const NO_RIGHT: [u16; 4] = [1044, 1142, 1227, 1370];
 
 /// How a store connects.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +105,24 @@ impl MysqlStore {
     /// # Errors
     /// When the database returns an error.
     pub async fn migrate(&self) -> Result<Vec<Migration>, StoreError> {
-        sql::migrate(self).await
+        let made = sql::migrate(self).await?;
+        self.create_procedure().await.map_err(database("creating the procedure outbox_emit"))?;
+        Ok(made)
+    }
+
+    /// Creates the procedure `outbox_emit`, if it does not exist. Without the rights for it, other languages emit by a plain INSERT.
+    async fn create_procedure(&self) -> Result<(), DriverError> {
+        match self.connections.acquire().await?.script(SQL.outbox_emit.to_owned()).await {
+            Err(error) => match connect::number(&error) {
+                Some(PROCEDURE_EXISTS) => Ok(()),
+                Some(number) if NO_RIGHT.contains(&number) => {
+                    tracing::warn!(%error, "procedure outbox_emit not created; grant CREATE ROUTINE, or emit by INSERT");
+                    Ok(())
+                }
+                _ => Err(error),
+            },
+            Ok(()) => Ok(()),
+        }
     }
 }
 

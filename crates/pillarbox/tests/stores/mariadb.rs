@@ -6,13 +6,16 @@ use pillarbox::{Event, Status, StoreError, emit, emit_once};
 use pillarbox_testkit::TestMysql;
 use pillarbox_testkit::conformance::outbox::ASK;
 use pillarbox_testkit::conformance::{MysqlOutbox, Outbox};
+use sqlx::{AssertSqlSafe, Executor, Row};
 use uuid::Uuid;
 
 /// DDL commits by itself: a program that dies while it migrates leaves some of the tables, and no record.
 #[tokio::test]
 async fn a_migration_that_was_cut_off_is_completed() {
     let outbox = MysqlOutbox::create().await;
-    outbox.execute("DROP TABLE outbox_paused, outbox_audit, outbox_job, outbox_session; DELETE FROM outbox_migration").await;
+    outbox
+        .execute("DROP TABLE outbox_paused, outbox_audit, outbox_job, outbox_session; DELETE FROM outbox_migration")
+        .await;
     assert!(matches!(outbox.mysql().check().await, Err(StoreError::NotMigrated { .. })));
     assert_eq!(outbox.migrate().await.unwrap(), 2);
     outbox.mysql().check().await.unwrap();
@@ -32,13 +35,50 @@ async fn names_differ_by_case_and_by_blanks() {
 async fn a_plain_insert_with_the_defaults_emits() {
     let outbox = MysqlOutbox::create().await;
     outbox
-        .execute("INSERT INTO outbox_event (aggregate_type, aggregate_id, event_type) VALUES ('Order', '7', 'order.placed')")
+        .execute(
+            "INSERT INTO outbox_event (aggregate_type, aggregate_id, event_type) VALUES ('Order', '7', 'order.placed')",
+        )
         .await;
     let claim = outbox.store().claim(ASK).await.unwrap();
     let event = claim.iter().next().unwrap().event();
     assert_eq!((event.id.get_version_num(), event.idempotency_key.as_str()), (7, "Order:7"));
     let (seconds, _) = event.id.get_timestamp().unwrap().to_unix();
     assert!(outbox.now().await.timestamp().abs_diff(seconds.cast_signed()) < 60, "{}", event.id);
+}
+
+/// Other languages with the rights for it call the procedure, which checks what the crate checks.
+#[tokio::test]
+async fn the_procedure_emits_in_the_callers_transaction() {
+    let outbox = MysqlOutbox::create().await;
+    let emit = |values: &str| sqlx::raw_sql(AssertSqlSafe(format!("CALL outbox_emit({values})")));
+    let mut tx = outbox.pool().begin().await.unwrap();
+    let row = tx.fetch_one(emit("'Order', 'größe 😀', 'order.placed', NULL, NULL, NULL, NULL, NULL")).await.unwrap();
+    let id: String = row.try_get(0).unwrap();
+    let failures = [
+        ("'Order', 'größe 😀', 'order.placed', NULL, NULL, NULL, NULL, NULL", "exists already"),
+        ("'', '1', 'order.placed', NULL, NULL, NULL, NULL, NULL", "aggregate_type is empty"),
+        ("'Order', '1', NULL, NULL, NULL, NULL, NULL, NULL", "event_type is empty"),
+        ("'Order', repeat('x', 101), 't', NULL, NULL, NULL, NULL, NULL", "aggregate_id has 101 characters"),
+        ("'Order', '1', 't', '{', NULL, NULL, NULL, NULL", "outbox_event_payload"),
+        ("'Order', '1', 't', concat('\"', repeat('x', 1048576), '\"'), NULL, NULL, NULL, NULL", "the limit is 1048576"),
+        ("'Order', '1', 't', NULL, NULL, '[]', NULL, NULL", "headers is not a JSON object"),
+        ("'celery', '1', 't', NULL, NULL, NULL, NULL, NULL", "reserved for recorded Celery tasks"),
+        ("'Order', '1', 't', NULL, NULL, NULL, -1, NULL", "0 means never give up"),
+        ("'Order', '1', 't', NULL, NULL, NULL, NULL, '2999-01-01'", "100 years"),
+    ];
+    for (values, expected) in failures {
+        let error = tx.execute(emit(values)).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    tx.execute(emit("'Order', '2', 'order.placed', '{\"a\": 1.50}', 'key', '{\"h\": \"1\"}', 3, '2020-01-01'"))
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let claim = outbox.store().claim(ASK).await.unwrap();
+    let events: Vec<_> = claim.iter().map(|claimed| claimed.event()).collect();
+    assert_eq!((events[0].id.to_string(), events[0].idempotency_key.as_str()), (id, "Order:größe 😀"));
+    assert_eq!((events[1].payload.get(), events[1].max_attempts), (r#"{"a": 1.50}"#, Some(3)));
+    assert_eq!((events[1].headers.get("h").map(String::as_str), events.len()), (Some("1"), 2));
 }
 
 /// `json_valid` accepts texts that are not JSON. They must not keep the others from being claimed.
@@ -52,11 +92,9 @@ async fn a_payload_that_is_not_json_is_a_dead_letter() {
     assert_eq!(claim.iter().map(|claimed| claimed.event().id).collect::<Vec<_>>(), [good[0].id]);
     let id: Uuid =
         sqlx::query_scalar("SELECT id FROM outbox_event WHERE payload = '1.'").fetch_one(outbox.pool()).await.unwrap();
-    let detail = outbox.mysql().get(id).await;
-    // The page of such an event cannot show its payload.
-    assert!(detail.is_err());
-    let failed = outbox.mysql().counts().await.unwrap().failed;
-    assert_eq!(failed, 1);
+    let detail = outbox.mysql().get(id).await.unwrap().unwrap();
+    assert_eq!((detail.event.status, detail.payload.get()), (Status::Failed, r#""1.""#));
+    assert!(detail.event.error_message.contains("the payload is not JSON"), "{}", detail.event.error_message);
 }
 
 /// The servers' default isolation is REPEATABLE READ: a plain read would not see the event that is in the way.
@@ -80,7 +118,11 @@ async fn a_claim_waits_for_nobody() {
     let outbox = MysqlOutbox::create().await;
     let emitted = outbox.emit((0..10).map(|order| Event::new("Order", order, "order.placed")).collect()).await;
     let mut tx = outbox.pool().begin().await.unwrap();
-    sqlx::query("SELECT seq FROM outbox_event WHERE id = ? FOR UPDATE").bind(emitted[4].id).execute(&mut *tx).await.unwrap();
+    sqlx::query("SELECT seq FROM outbox_event WHERE id = ? FOR UPDATE")
+        .bind(emitted[4].id)
+        .execute(&mut *tx)
+        .await
+        .unwrap();
     let claim = outbox.mysql().claim(ASK).await.unwrap();
     assert_eq!(claim.len(), 9);
     // Nothing that the claim has read is still locked.
@@ -95,7 +137,10 @@ async fn a_claim_waits_for_nobody() {
 async fn doctor_finds_a_missing_index() {
     let outbox = MysqlOutbox::create().await;
     let findings = outbox.mysql().examine().await.unwrap();
-    assert!(findings.iter().filter(|finding| finding.about != "commits").all(|finding| finding.level != Level::Bad), "{findings:?}");
+    assert!(
+        findings.iter().filter(|finding| finding.about != "commits").all(|finding| finding.level != Level::Bad),
+        "{findings:?}"
+    );
     outbox.execute("DROP INDEX outbox_event_suspect ON outbox_event").await;
     let findings = outbox.mysql().examine().await.unwrap();
     let indexes = findings.iter().find(|finding| finding.about == "indexes").unwrap();
@@ -120,10 +165,11 @@ async fn a_claim_does_not_sort() {
     outbox.emit((0..2000).map(|order| Event::new("Order", order, "order.placed")).collect()).await;
     for file in [include_str!("../../sql/mysql/claim_due.sql"), include_str!("../../sql/mysql/claim_ordered.sql")] {
         let values = [("?1", "100"), ("?2", "7"), ("?3", "'2020-01-01'"), ("?4", "0")];
-        let text: String = file.lines().filter(|line| !line.starts_with("--")).map(|line| format!("{line}\n")).collect();
+        let text: String =
+            file.lines().filter(|line| !line.starts_with("--")).map(|line| format!("{line}\n")).collect();
         let text = values.iter().fold(text, |text, (place, value)| text.replace(place, value));
         let plan: serde_json::Value = {
-            let text: String = sqlx::query_scalar(sqlx::AssertSqlSafe(format!("EXPLAIN FORMAT=JSON {text}")))
+            let text: String = sqlx::query_scalar(AssertSqlSafe(format!("EXPLAIN FORMAT=JSON {text}")))
                 .fetch_one(outbox.pool())
                 .await
                 .unwrap();

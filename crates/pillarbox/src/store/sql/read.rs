@@ -57,11 +57,17 @@ fn max_attempts(row: &impl Row) -> Result<Option<u32>, DriverError> {
     Ok(most.map(|most| u32::try_from(most.unsigned_abs()).unwrap_or(u32::MAX)))
 }
 
-/// Reads an event without its deliveries and attempts, which are rows of their own.
+/// Reads an event without its deliveries and attempts, which are rows of their own. A payload that is not JSON, which only
+/// another program can have written, is shown as a string.
 pub(super) fn detail(row: &impl Row) -> Result<EventDetail, DriverError> {
+    let payload = row.text("payload")?;
+    let payload = match serde_json::from_str::<&RawValue>(&payload) {
+        Ok(payload) => payload.to_owned(),
+        Err(_) => serde_json::value::to_raw_value(&payload)?,
+    };
     Ok(EventDetail {
         event: view(row)?,
-        payload: RawValue::from_string(row.text("payload")?)?,
+        payload,
         headers: read_headers(row.maybe_text("headers")?.as_deref()),
         deliveries: Vec::new(),
         failed_attempts: Vec::new(),
