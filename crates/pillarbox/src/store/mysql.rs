@@ -29,7 +29,7 @@ mod server;
 mod settle;
 mod statement;
 
-use connect::{Connections, Repeats};
+use connect::{Connections, repeating};
 use statement::pairs;
 
 const MIGRATIONS: &[Migration] = &[
@@ -138,14 +138,8 @@ async fn give_back_dropped(connections: Arc<Connections>, mut dropped: mpsc::Unb
 }
 
 async fn release(connections: &Arc<Connections>, tickets: &[Ticket]) -> Result<(), DriverError> {
-    let mut repeats = Repeats::default();
-    loop {
-        let released = connections.acquire().await?.run(Call::new(SQL.release).bind(pairs(tickets))).await;
-        match released {
-            Err(error) if repeats.again(&error).await => {}
-            result => return result.map(drop),
-        }
-    }
+    let call = Call::new(SQL.release).bind(pairs(tickets));
+    repeating!(connections.acquire().await?.run(&call)).map(drop)
 }
 
 #[async_trait]
@@ -166,13 +160,7 @@ impl Claims for MysqlStore {
     }
 
     async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError> {
-        let mut repeats = Repeats::default();
-        let renewed = loop {
-            match self.try_renew(tickets, lease).await {
-                Err(error) if repeats.again(&error).await => {}
-                result => break result.map_err(database("renewing leases"))?,
-            }
-        };
+        let renewed = repeating!(self.try_renew(tickets, lease)).map_err(database("renewing leases"))?;
         Ok(tickets.iter().filter(|ticket| renewed.contains(&ticket.id)).copied().collect())
     }
 

@@ -5,21 +5,22 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use chrono::NaiveDateTime;
+use serde::de::IgnoredAny;
 use serde_json::json;
 use sqlx::Row as _;
 use sqlx::mysql::MySqlRow;
 use uuid::Uuid;
 
-use super::connect::Repeats;
+use super::connect::repeating;
 use super::database::Tx;
 use super::moment::{BEGINNING, Place};
 use super::order::lock_free;
 use super::{MysqlStore, SQL, database};
 use crate::delivery::Delivery;
 use crate::error::{DriverError, StoreError};
-use crate::event::{StoredEvent, read_headers};
+use crate::event::StoredEvent;
 use crate::store::row::read_deliveries;
-use crate::store::sql::{Call, Row, Transaction};
+use crate::store::sql::{Call, Row, Transaction, read_event};
 use crate::store::walk::{Page, Step};
 use crate::store::{Ask, Claim, Claimed, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_APART, Order};
 
@@ -56,7 +57,7 @@ impl MysqlStore {
         loop {
             let Some(step) = self.walk.lock().next(&mut steps, Instant::now()) else { return Ok(Claim::default()) };
             let (token, until) = (Uuid::new_v4(), step.began + ask.lease);
-            let (events, page) = self.claim_page(ask, &step, token).await.map_err(database("claiming events"))?;
+            let (events, page) = repeating!(self.claim_page(ask, &step, token)).map_err(database("claiming events"))?;
             self.walk.lock().saw(&mut steps, &step, page, Instant::now());
             if !events.is_empty() {
                 let claimed = |(event, deliveries, fresh)| {
@@ -68,16 +69,6 @@ impl MysqlStore {
     }
 
     async fn claim_page(&self, ask: Ask, step: &Step<Place>, token: Uuid) -> Result<Taken, DriverError> {
-        let mut repeats = Repeats::default();
-        loop {
-            match self.try_claim_page(ask, step, token).await {
-                Err(error) if repeats.again(&error).await => {}
-                result => return result,
-            }
-        }
-    }
-
-    async fn try_claim_page(&self, ask: Ask, step: &Step<Place>, token: Uuid) -> Result<Taken, DriverError> {
         let mut tx = self.transaction().await?;
         let (picked, page) = match ask.order {
             Order::None => {
@@ -179,30 +170,14 @@ fn counted(losses: u32) -> u32 {
 
 type Read = Result<(StoredEvent, Vec<Delivery>), (Uuid, String)>;
 
+/// Reads an event, or the reason why it cannot be sent.
 fn claimed(row: &MySqlRow, losses: u32) -> Result<Read, DriverError> {
-    let id = row.id("id")?;
-    let payload = match serde_json::value::RawValue::from_string(row.text("payload")?) {
-        Ok(payload) => payload,
-        Err(error) => {
-            return Ok(Err((id, format!("the payload is not JSON: {error}; correct it and retry the event"))));
-        }
-    };
-    let most = row.maybe_number("max_attempts")?;
-    let event = StoredEvent {
-        id,
-        seq: row.number("seq")?,
-        aggregate_type: row.text("aggregate_type")?,
-        aggregate_id: row.text("aggregate_id")?,
-        event_type: row.text("event_type")?,
-        payload,
-        headers: read_headers(row.maybe_text("headers")?.as_deref()),
-        idempotency_key: row.text("idempotency_key")?,
-        attempts: row.small("attempts")?,
-        max_attempts: most.map(|most| u32::try_from(most.unsigned_abs()).unwrap_or(u32::MAX)),
-        claims: losses,
-        created_at: row.moment("created_at")?,
-    };
-    let deliveries = read_deliveries(id, row.maybe_text("deliveries")?.as_deref())?;
+    if let Err(error) = serde_json::from_str::<IgnoredAny>(&row.text("payload")?) {
+        let reason = format!("the payload is not JSON: {error}; correct it and retry the event");
+        return Ok(Err((row.id("id")?, reason)));
+    }
+    let event = StoredEvent { claims: losses, ..read_event(row)? };
+    let deliveries = read_deliveries(event.id, row.maybe_text("deliveries")?.as_deref())?;
     Ok(Ok((event, deliveries)))
 }
 

@@ -120,11 +120,11 @@ pub(super) struct Link {
 
 impl Link {
     /// Runs the statements of a call.
-    pub(super) async fn run(&mut self, call: Call) -> Result<Done, DriverError> {
+    pub(super) async fn run(&mut self, call: &Call) -> Result<Done, DriverError> {
         let (deadline, connection) = self.busy()?;
         let work = async {
             let mut done = Done::default();
-            for query in queries(&call) {
+            for query in queries(call) {
                 done.rows.clear();
                 let mut results = (&mut *connection).fetch_many(query);
                 while let Some(result) = results.try_next().await? {
@@ -134,7 +134,7 @@ impl Link {
                     }
                 }
             }
-            Ok(done)
+            Ok::<_, DriverError>(done)
         };
         let result = timeout(deadline, work).await;
         self.ended(result)
@@ -197,6 +197,21 @@ pub(super) fn number(error: &DriverError) -> Option<u16> {
     let error = error.downcast_ref::<sqlx::Error>()?.as_database_error()?;
     error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>().map(sqlx::mysql::MySqlDatabaseError::number)
 }
+
+/// Runs an operation again after a deadlock.
+macro_rules! repeating {
+    ($operation:expr) => {{
+        let mut repeats = $crate::store::mysql::connect::Repeats::default();
+        loop {
+            match $operation.await {
+                Err(error) if repeats.again(&error).await => {}
+                result => break result,
+            }
+        }
+    }};
+}
+
+pub(super) use repeating;
 
 /// Counts the repeats of one operation.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use sqlx::mysql::MySqlRow;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::connect::{Done, Link, Repeats, number};
+use super::connect::{Done, Link, number, repeating};
 use super::{MIGRATIONS, MysqlStore, SQL, moment};
 use crate::emit::{self, Emitted, sqlx_mysql};
 use crate::error::DriverError;
@@ -60,7 +60,7 @@ impl Database for MysqlStore {
         let mut link = self.connections.acquire().await?;
         // DDL ends transactions, so the lock belongs to the session.
         link.keep();
-        let rows = link.run(Call::new(SQL.migrate_lock).bind(MIGRATING)).await?.rows;
+        let rows = link.run(&Call::new(SQL.migrate_lock).bind(MIGRATING)).await?.rows;
         if !rows.first().map(|row| row.flag("locked")).transpose()?.unwrap_or_default() {
             return Err(format!("another program has been migrating for {MIGRATING} s; try again").into());
         }
@@ -105,15 +105,7 @@ impl Database for MysqlStore {
     }
 
     async fn sweep_events(&self, losses: u32, error: &str) -> Result<Vec<MySqlRow>, DriverError> {
-        let mut tx = self.transaction().await?;
-        let rows = tx.rows(Call::new(SQL.sweep_due).bind(losses)).await?;
-        if !rows.is_empty() {
-            let ids = ids(&rows)?;
-            tx.done(Call::new(SQL.sweep).bind(ids.clone()).bind(error)).await?;
-            tx.done(Call::new(SQL.fail_deliveries).bind(ids).bind(error)).await?;
-        }
-        tx.commit().await?;
-        Ok(rows)
+        repeating!(self.try_sweep(losses, error))
     }
 
     async fn unpark_whole(&self, on: &str, kind: Option<&EventKind>, most: i64) -> Result<u64, DriverError> {
@@ -124,33 +116,15 @@ impl Database for MysqlStore {
                 .bind(kind.map(|kind| kind.event_type.as_str()))
                 .bind(kind.map(|kind| kind.aggregate_type.as_str()))
         };
-        let mut repeats = Repeats::default();
-        loop {
-            match self.unpark_events(on, call()).await {
-                Err(error) if repeats.again(&error).await => {}
-                result => return result,
-            }
-        }
+        repeating!(self.unpark_events(on, call()))
     }
 
     async fn unpark_shared(&self, on: &str, most: i64) -> Result<u64, DriverError> {
-        self.unpark_events(on, Call::new(SQL.unpark_shared).bind(on).bind(most)).await
+        repeating!(self.unpark_events(on, Call::new(SQL.unpark_shared).bind(on).bind(most)))
     }
 
     async fn cleanup_batch(&self, retention: &Retention) -> Result<Cleaned, DriverError> {
-        let (delivered, failed) = (retention.delivered_after.as_secs_f64(), retention.failed_after.as_secs_f64());
-        let mut tx = self.transaction().await?;
-        let due = Call::new(SQL.cleanup_due).bind(delivered).bind(failed).bind(retention.batch);
-        let deleted = ids(&tx.rows(due).await?)?;
-        if !deleted.is_empty() {
-            for text in [SQL.cleanup, SQL.delete_deliveries, SQL.delete_attempts] {
-                tx.done(Call::new(text).bind(deleted.clone())).await?;
-            }
-        }
-        let rows = tx.rows(Call::new(SQL.cleanup_more).bind(delivered).bind(failed)).await?;
-        let more = rows.first().map(|row| row.flag("more")).transpose()?.unwrap_or_default();
-        tx.commit().await?;
-        Ok(Cleaned { deleted: deleted.len() as u64, more, elsewhere: false })
+        repeating!(self.try_cleanup(retention))
     }
 
     async fn look_for_trouble(&self) -> Result<Vec<Finding>, DriverError> {
@@ -161,16 +135,10 @@ impl Database for MysqlStore {
 impl MysqlStore {
     /// Runs a call in a transaction of its own, and repeats it after a deadlock.
     pub(super) async fn run(&self, call: Call) -> Result<Done, DriverError> {
-        let mut repeats = Repeats::default();
-        loop {
-            match self.run_once(Call { text: call.text.clone(), values: call.values.clone() }).await {
-                Err(error) if repeats.again(&error).await => {}
-                result => return result,
-            }
-        }
+        repeating!(self.run_once(&call))
     }
 
-    async fn run_once(&self, call: Call) -> Result<Done, DriverError> {
+    async fn run_once(&self, call: &Call) -> Result<Done, DriverError> {
         let mut link = self.connections.acquire().await?;
         if !call.text.contains(';') {
             return link.run(call).await;
@@ -185,6 +153,34 @@ impl MysqlStore {
         let mut link = self.connections.acquire().await?;
         link.begin().await?;
         Ok(Tx { link, end: "COMMIT" })
+    }
+
+    async fn try_sweep(&self, losses: u32, error: &str) -> Result<Vec<MySqlRow>, DriverError> {
+        let mut tx = self.transaction().await?;
+        let rows = tx.rows(Call::new(SQL.sweep_due).bind(losses)).await?;
+        if !rows.is_empty() {
+            let ids = ids(&rows)?;
+            tx.done(Call::new(SQL.sweep).bind(ids.clone()).bind(error)).await?;
+            tx.done(Call::new(SQL.fail_deliveries).bind(ids).bind(error)).await?;
+        }
+        tx.commit().await?;
+        Ok(rows)
+    }
+
+    async fn try_cleanup(&self, retention: &Retention) -> Result<Cleaned, DriverError> {
+        let (delivered, failed) = (retention.delivered_after.as_secs_f64(), retention.failed_after.as_secs_f64());
+        let mut tx = self.transaction().await?;
+        let due = Call::new(SQL.cleanup_due).bind(delivered).bind(failed).bind(retention.batch);
+        let deleted = ids(&tx.rows(due).await?)?;
+        if !deleted.is_empty() {
+            for text in [SQL.cleanup, SQL.delete_deliveries, SQL.delete_attempts] {
+                tx.done(Call::new(text).bind(deleted.clone())).await?;
+            }
+        }
+        let rows = tx.rows(Call::new(SQL.cleanup_more).bind(delivered).bind(failed)).await?;
+        let more = rows.first().map(|row| row.flag("more")).transpose()?.unwrap_or_default();
+        tx.commit().await?;
+        Ok(Cleaned { deleted: deleted.len() as u64, more, elsewhere: false })
     }
 
     /// Makes the events due that the statement locks, with their deliveries to this destination.
@@ -239,11 +235,11 @@ impl Transaction for Tx {
     type Row = MySqlRow;
 
     async fn rows(&mut self, call: Call) -> Result<Vec<MySqlRow>, DriverError> {
-        Ok(self.link.run(call).await?.rows)
+        Ok(self.link.run(&call).await?.rows)
     }
 
     async fn done(&mut self, call: Call) -> Result<u64, DriverError> {
-        Ok(self.link.run(call).await?.matched)
+        Ok(self.link.run(&call).await?.matched)
     }
 
     async fn script(&mut self, text: Cow<'static, str>) -> Result<(), DriverError> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use sqlx::mysql::MySqlConnection;
+use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::{Executor, Row};
 
 use super::SQL;
@@ -21,7 +21,7 @@ pub(super) struct Server {
 impl Server {
     pub(super) async fn read(connection: &mut MySqlConnection) -> Result<Self, DriverError> {
         let rows = connection.fetch_all(sqlx::raw_sql(SQL.server)).await?;
-        let setting = |row: &_| Ok((Row::try_get_unchecked(row, 0)?, Row::try_get_unchecked(row, 1)?));
+        let setting = |row: &MySqlRow| Ok((row.try_get_unchecked(0)?, row.try_get_unchecked(1)?));
         Ok(Self { settings: rows.iter().map(setting).collect::<Result<_, sqlx::Error>>()? })
     }
 

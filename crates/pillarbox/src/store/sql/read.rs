@@ -11,7 +11,7 @@ use crate::store::inspect::{
 };
 use crate::store::metrics::{LaneView, Minute};
 
-pub(super) fn event(row: &impl Row) -> Result<StoredEvent, DriverError> {
+pub(in crate::store) fn event(row: &impl Row) -> Result<StoredEvent, DriverError> {
     Ok(StoredEvent {
         id: row.id("id")?,
         seq: row.number("seq")?,
