@@ -38,7 +38,9 @@ impl TestMysql {
     /// When there is no shared server, or it refuses.
     pub async fn create() -> Self {
         let (name, server) = (format!("pillarbox_test_{}", Uuid::now_v7().simple()), shared_url());
-        execute(&server, format!("CREATE DATABASE {name} CHARACTER SET latin1")).await.expect("the server creates a database");
+        execute(&server, format!("CREATE DATABASE {name} CHARACTER SET latin1"))
+            .await
+            .expect("the server creates a database");
         Self { name, server }
     }
 

@@ -2,3 +2,4 @@
 SELECT updated_at, failed_on, event_type, error_message, number, matches, utc_timestamp(6) AS now FROM (
 {list}
 ) AS letter
+ORDER BY number

@@ -12,7 +12,7 @@ SELECT id, seq, aggregate_type, aggregate_id, event_type, status, idempotency_ke
            (SELECT destination FROM outbox_attempt WHERE event_id = outbox_event.id ORDER BY number DESC LIMIT 1)) END AS failed_on
 FROM (
     SELECT outbox_event.*
-    FROM json_table(?1, '$[*]' COLUMNS (id CHAR(32) CHARACTER SET utf8mb4 PATH '$')) AS asked
+    FROM (SELECT DISTINCT id FROM json_table(?1, '$[*]' COLUMNS (id CHAR(32) CHARACTER SET utf8mb4 PATH '$')) AS given) AS asked
     STRAIGHT_JOIN outbox_event FORCE INDEX (outbox_event_id) ON outbox_event.id = unhex(asked.id)
 ) AS outbox_event
 ORDER BY seq

@@ -220,9 +220,11 @@ impl Stretch {
         Self::of(Way::Failed, &Filter { failed_since, ..filter.clone() }, &Paging::default())
     }
 
-    /// Inserts the way and the direction into the statement. Both are this program's own texts.
+    /// Inserts the way, its order and the direction into the statement. All are this program's own texts.
     pub(crate) fn put_into(&self, statement: &str, way: &str) -> String {
-        statement.replace("{way}", way).replace("{direction}", if self.descending { "DESC" } else { "ASC" })
+        let order = way.rfind("ORDER BY").map_or("", |order| way[order..].trim_end());
+        let direction = if self.descending { "DESC" } else { "ASC" };
+        statement.replace("{way}", way).replace("{order}", order).replace("{direction}", direction)
     }
 
     /// Continues after a place. The filter's bounds still apply.
