@@ -75,7 +75,7 @@ async fn the_procedure_emits_in_the_callers_transaction() {
         .unwrap();
     tx.commit().await.unwrap();
     let claim = outbox.store().claim(ASK).await.unwrap();
-    let events: Vec<_> = claim.iter().map(|claimed| claimed.event()).collect();
+    let events: Vec<_> = claim.iter().map(pillarbox::store::Claimed::event).collect();
     assert_eq!((events[0].id.to_string(), events[0].idempotency_key.as_str()), (id, "Order:größe 😀"));
     assert_eq!((events[1].payload.get(), events[1].max_attempts), (r#"{"a": 1.50}"#, Some(3)));
     assert_eq!((events[1].headers.get("h").map(String::as_str), events.len()), (Some("1"), 2));
