@@ -30,7 +30,9 @@ pub(crate) mod tokio_postgres;
 
 #[cfg(feature = "diesel")]
 mod diesel;
-#[cfg(feature = "mysql")]
+#[cfg(feature = "diesel-mysql")]
+mod diesel_mysql;
+#[cfg(any(feature = "mysql", feature = "diesel-mysql", feature = "sea-orm"))]
 pub(crate) mod mysql;
 #[cfg(any(feature = "postgres", feature = "tokio-postgres", feature = "diesel", feature = "sea-orm"))]
 pub(crate) mod postgres;

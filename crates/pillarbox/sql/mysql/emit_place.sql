@@ -1,2 +1,2 @@
--- Emit: the time of an emitted event, by its seq.
-SELECT created_at FROM outbox_event WHERE seq = ?
+-- Emit: the place and the time of the event that this session has just written.
+SELECT seq, created_at FROM outbox_event WHERE seq = last_insert_id()

@@ -1,5 +1,4 @@
--- Settle with on_delivered = "delete": deletes delivered events. ?1 a JSON array of [seq, token].
-DELETE event
-FROM json_table(?1, '$[*]' COLUMNS (seq BIGINT PATH '$[0]', token CHAR(32) CHARACTER SET utf8mb4 PATH '$[1]')) AS settled
-STRAIGHT_JOIN outbox_event AS event FORCE INDEX (PRIMARY) ON event.seq = settled.seq AND event.claimed_by = unhex(settled.token)
-WHERE event.status = 'pending'
+-- Settle with on_delivered = "delete": deletes delivered events, each only if the lease still holds it. The program inserts its own
+-- numbers: {token} in hexadecimal digits, {seqs} a list.
+DELETE event FROM outbox_event AS event FORCE INDEX (PRIMARY)
+WHERE event.seq IN ({seqs}) AND event.claimed_by = x'{token}' AND event.status = 'pending'

@@ -1,4 +1,4 @@
-//! Emit for Celery through a blocking diesel connection to PostgreSQL that is in a transaction. The functions are those
+//! Emit for Celery through a blocking diesel connection that is in a transaction. The functions are those
 //! of [`celery`](super), without `await`.
 //!
 //! ```
@@ -12,19 +12,18 @@
 //! ```
 
 use diesel::connection::LoadConnection;
-use diesel::pg::Pg;
 
 use super::canvas::Signature;
 use super::messages::Sent;
 use super::task::Task;
-use crate::emit::blocking::{emit, emit_all};
+use crate::emit::blocking::{Dialect, emit, emit_all};
 use crate::error::EmitError;
 
 /// As [`send_task`](super::send_task); the connection must be in a transaction.
 ///
 /// # Errors
 /// As [`send_task`](super::send_task), and [`EmitError::NoTransaction`].
-pub fn send_task<C: LoadConnection<Backend = Pg>>(connection: &mut C, task: Task) -> Result<String, EmitError> {
+pub fn send_task<C: LoadConnection<Backend: Dialect>>(connection: &mut C, task: Task) -> Result<String, EmitError> {
     let (id, event) = task.into_event()?;
     emit(connection, event)?;
     Ok(id)
@@ -34,7 +33,7 @@ pub fn send_task<C: LoadConnection<Backend = Pg>>(connection: &mut C, task: Task
 ///
 /// # Errors
 /// As [`send`](super::send), and [`EmitError::NoTransaction`].
-pub fn send<C: LoadConnection<Backend = Pg>>(
+pub fn send<C: LoadConnection<Backend: Dialect>>(
     connection: &mut C,
     workflow: impl Into<Signature>,
 ) -> Result<Sent, EmitError> {

@@ -1,7 +1,8 @@
-//! Emit through a blocking diesel connection to PostgreSQL that is in a transaction.
+//! Emit through a blocking diesel connection that is in a transaction: to PostgreSQL, or with the feature `diesel-mysql` to MariaDB and
+//! MySQL.
 //!
-//! The functions are those of [`emit`](super), without `await`, for `PgConnection`, a pool's connection and any other diesel
-//! connection. In async code, run diesel in `spawn_blocking`.
+//! The functions are those of [`emit`](super), without `await`, for `PgConnection`, `MysqlConnection`, a pool's connection
+//! and any other diesel connection. In async code, run diesel in `spawn_blocking`.
 //!
 //! ```
 //! use diesel::prelude::*;
@@ -20,12 +21,11 @@
 //! ```
 
 use chrono::{DateTime, Utc};
-use diesel::RunQueryDsl;
 use diesel::connection::{LoadConnection, TransactionManager};
-use diesel::pg::Pg;
 use futures_util::FutureExt;
 
-use super::diesel::{self as queries, emitted};
+pub use super::diesel::Dialect;
+use super::diesel::is_open;
 use super::{Emitted, Transaction};
 use crate::error::{DriverError, EmitError};
 use crate::event::{Event, NewEvent};
@@ -34,7 +34,7 @@ use crate::event::{Event, NewEvent};
 ///
 /// # Errors
 /// As [`emit`](super::emit()), and [`EmitError::NoTransaction`].
-pub fn emit<C: LoadConnection<Backend = Pg>>(connection: &mut C, event: Event) -> Result<Emitted, EmitError> {
+pub fn emit<C: LoadConnection<Backend: Dialect>>(connection: &mut C, event: Event) -> Result<Emitted, EmitError> {
     at_once(super::emit(&mut Blocking(connection), event))
 }
 
@@ -42,7 +42,7 @@ pub fn emit<C: LoadConnection<Backend = Pg>>(connection: &mut C, event: Event) -
 ///
 /// # Errors
 /// As [`emit_once`](super::emit_once), and [`EmitError::NoTransaction`].
-pub fn emit_once<C: LoadConnection<Backend = Pg>>(connection: &mut C, event: Event) -> Result<Emitted, EmitError> {
+pub fn emit_once<C: LoadConnection<Backend: Dialect>>(connection: &mut C, event: Event) -> Result<Emitted, EmitError> {
     at_once(super::emit_once(&mut Blocking(connection), event))
 }
 
@@ -50,7 +50,7 @@ pub fn emit_once<C: LoadConnection<Backend = Pg>>(connection: &mut C, event: Eve
 ///
 /// # Errors
 /// As [`emit_all`](super::emit_all), and [`EmitError::NoTransaction`].
-pub fn emit_all<C: LoadConnection<Backend = Pg>>(
+pub fn emit_all<C: LoadConnection<Backend: Dialect>>(
     connection: &mut C,
     events: impl IntoIterator<Item = Event>,
 ) -> Result<Vec<Emitted>, EmitError> {
@@ -65,23 +65,21 @@ fn at_once<T>(emitting: impl Future<Output = T>) -> T {
     emitting.now_or_never().expect("a blocking transaction is never pending")
 }
 
-impl<C: LoadConnection<Backend = Pg>> Transaction for Blocking<'_, C> {
+impl<C: LoadConnection<Backend: Dialect>> Transaction for Blocking<'_, C> {
     fn is_open(&mut self) -> Result<bool, DriverError> {
-        queries::is_open(C::TransactionManager::transaction_manager_status_mut(self.0))
+        is_open(C::TransactionManager::transaction_manager_status_mut(self.0))
     }
 
     async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
-        emitted(queries::insert(rows).load(self.0)?, true)
+        C::Backend::insert(self.0, rows)
     }
 
     async fn insert_one(&mut self, row: &NewEvent) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
-        let written = queries::insert_one(row).load::<queries::Place>(self.0)?;
-        Ok(written.into_iter().next().map(|place| (place.seq, place.created_at)))
+        C::Backend::insert_one(self.0, row)
     }
 
     async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {
-        let found = emitted(queries::find(event_type, key).load(self.0)?, false)?;
-        Ok(found.into_iter().next())
+        C::Backend::find(self.0, event_type, key)
     }
 
     async fn run(&mut self, statement: &'static str) -> Result<(), DriverError> {

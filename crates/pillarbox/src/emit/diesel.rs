@@ -1,18 +1,74 @@
-//! Emit on PostgreSQL through diesel, blocking or async: the statements with their values, and the reading of rows.
+//! Emit through diesel: what a database must do, and how PostgreSQL does it, blocking or async: the statements with their values,
+//! and the reading of rows.
 //!
 //! Diesel has no type for a transaction, so the connection's state is checked.
 
 use chrono::{DateTime, Utc};
-use diesel::QueryableByName;
-use diesel::connection::TransactionManagerStatus;
+use diesel::backend::Backend;
+use diesel::connection::{LoadConnection, TransactionManagerStatus};
 use diesel::pg::Pg;
 use diesel::query_builder::{BoxedSqlQuery, SqlQuery};
 use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Timestamptz, Uuid};
+use diesel::{QueryableByName, RunQueryDsl};
 
 use super::Emitted;
 use super::postgres::{self, Columns, EXISTING};
 use crate::error::DriverError;
 use crate::event::NewEvent;
+
+/// A database of diesel's that can have an outbox. Sealed: its methods are for this crate.
+pub trait Dialect: Backend + private::Sealed + Sized {
+    #[doc(hidden)]
+    fn insert(
+        connection: &mut impl LoadConnection<Backend = Self>,
+        rows: &[NewEvent],
+    ) -> Result<Vec<Emitted>, DriverError>;
+
+    #[doc(hidden)]
+    fn insert_one(
+        connection: &mut impl LoadConnection<Backend = Self>,
+        row: &NewEvent,
+    ) -> Result<Option<(i64, DateTime<Utc>)>, DriverError>;
+
+    #[doc(hidden)]
+    fn find(
+        connection: &mut impl LoadConnection<Backend = Self>,
+        event_type: &str,
+        key: &str,
+    ) -> Result<Option<Emitted>, DriverError>;
+}
+
+pub(super) mod private {
+    /// Limits [`Dialect`](super::Dialect) to this crate.
+    pub trait Sealed {}
+
+    impl Sealed for diesel::pg::Pg {}
+}
+
+impl Dialect for Pg {
+    fn insert(
+        connection: &mut impl LoadConnection<Backend = Self>,
+        rows: &[NewEvent],
+    ) -> Result<Vec<Emitted>, DriverError> {
+        emitted(insert(rows).load(connection)?, true)
+    }
+
+    fn insert_one(
+        connection: &mut impl LoadConnection<Backend = Self>,
+        row: &NewEvent,
+    ) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
+        let written = insert_one(row).load::<Place>(connection)?;
+        Ok(written.into_iter().next().map(|place| (place.seq, place.created_at)))
+    }
+
+    fn find(
+        connection: &mut impl LoadConnection<Backend = Self>,
+        event_type: &str,
+        key: &str,
+    ) -> Result<Option<Emitted>, DriverError> {
+        Ok(emitted(find(event_type, key).load(connection)?, false)?.into_iter().next())
+    }
+}
 
 /// A statement with its values, for any connection.
 pub(crate) type Query<'a> = BoxedSqlQuery<'a, Pg, SqlQuery>;

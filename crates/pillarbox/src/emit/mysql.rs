@@ -14,7 +14,7 @@ pub(crate) const EMIT: &str = include_str!("../../sql/mysql/emit.sql");
 pub(crate) const WRITTEN: &str = include_str!("../../sql/mysql/emit_written.sql");
 /// Writes one event, the common case.
 pub(crate) const EMIT_ONE: &str = include_str!("../../sql/mysql/emit_one.sql");
-/// Selects the time of the event that was written.
+/// Selects the seq and the time of the event that the session has just written.
 pub(crate) const PLACE: &str = include_str!("../../sql/mysql/emit_place.sql");
 /// Selects the event of a type and key.
 pub(crate) const EXISTING: &str = include_str!("../../sql/mysql/emit_existing.sql");
@@ -43,6 +43,11 @@ pub(crate) fn rows_as_json(rows: &[NewEvent]) -> String {
         })
         .collect();
     serde_json::Value::Array(rows).to_string()
+}
+
+/// Returns whether the message of a duplicate names the index of the type and key. MySQL names the index with its table.
+pub(crate) fn is_key(message: &str) -> bool {
+    message.trim_end_matches('\'').ends_with("outbox_event_key")
 }
 
 /// A row that [`WRITTEN`] and [`EXISTING`] return, in their order.

@@ -1,11 +1,13 @@
-//! Emit through a sea-orm transaction, on PostgreSQL or SQLite.
+//! Emit through a sea-orm transaction, on PostgreSQL, MariaDB, MySQL or SQLite.
 //!
 //! A reference to it works, too: sea-orm passes one to the closure of `transaction`.
 
-use chrono::{DateTime, Utc};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, QueryResult, Statement, Value};
+use chrono::{DateTime, NaiveDateTime, Utc};
+use sea_orm::{
+    ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, QueryResult, SqlErr, Statement, TryGetable, Value,
+};
 
-use super::{Emitted, Transaction, postgres, sqlite};
+use super::{Emitted, Transaction, mysql, postgres, sqlite};
 use crate::error::DriverError;
 use crate::event::NewEvent;
 
@@ -29,30 +31,46 @@ impl Transaction for DatabaseTransaction {
 
 impl Transaction for &DatabaseTransaction {
     async fn insert_one(&mut self, row: &NewEvent) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
-        let database = Database::of(self)?;
-        if let Database::Sqlite = database {
-            let written = self.insert(std::slice::from_ref(row)).await?;
-            return Ok(written.first().map(|emitted| (emitted.seq, emitted.created_at)));
+        match Database::of(self)? {
+            Database::Mysql => insert_one_mysql(self, row).await,
+            Database::Sqlite => {
+                let written = self.insert(std::slice::from_ref(row)).await?;
+                Ok(written.first().map(|emitted| (emitted.seq, emitted.created_at)))
+            }
+            Database::Postgres => {
+                let statement = Statement::from_sql_and_values(DbBackend::Postgres, postgres::one(row), values(row));
+                let written = self.query_one_raw(statement).await?;
+                written.map(|row| Ok((row.try_get_by_index(0)?, row.try_get_by_index(1)?))).transpose()
+            }
         }
-        let statement = Statement::from_sql_and_values(DbBackend::Postgres, postgres::one(row), values(row));
-        let written = self.query_one_raw(statement).await?;
-        written.map(|row| Ok((row.try_get_by_index(0)?, row.try_get_by_index(1)?))).transpose()
     }
 
     async fn insert(&mut self, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
         let database = Database::of(self)?;
-        let values = match database {
-            Database::Postgres => array_literals(&postgres::Columns::new(rows)).map(Value::from).to_vec(),
-            Database::Sqlite => vec![Value::from(sqlite::rows_as_json(rows))],
+        let (text, values) = match database {
+            Database::Mysql => {
+                let values = vec![Value::from(mysql::rows_as_json(rows))];
+                self.execute_raw(database.statement(mysql::EMIT, values.clone())).await?;
+                (mysql::WRITTEN, values)
+            }
+            Database::Postgres => {
+                (postgres::many(rows), array_literals(&postgres::Columns::new(rows)).map(Value::from).to_vec())
+            }
+            Database::Sqlite => (sqlite::EMIT, vec![Value::from(sqlite::rows_as_json(rows))]),
         };
-        let written = self.query_all_raw(database.statement(postgres::many(rows), sqlite::EMIT, values)).await?;
+        let written = self.query_all_raw(database.statement(text, values)).await?;
         written.iter().map(|row| database.read(row, true)).collect()
     }
 
     async fn find(&mut self, event_type: &str, key: &str) -> Result<Option<Emitted>, DriverError> {
         let database = Database::of(self)?;
         let values = vec![Value::from(event_type), Value::from(key)];
-        let row = self.query_one_raw(database.statement(postgres::EXISTING, sqlite::EXISTING, values)).await?;
+        let text = match database {
+            Database::Mysql => mysql::EXISTING,
+            Database::Postgres => postgres::EXISTING,
+            Database::Sqlite => sqlite::EXISTING,
+        };
+        let row = self.query_one_raw(database.statement(text, values)).await?;
         row.map(|row| database.read(&row, false)).transpose()
     }
 
@@ -65,6 +83,7 @@ impl Transaction for &DatabaseTransaction {
 /// The database of a transaction, of those that have an outbox.
 #[derive(Clone, Copy)]
 enum Database {
+    Mysql,
     Postgres,
     Sqlite,
 }
@@ -72,40 +91,56 @@ enum Database {
 impl Database {
     fn of(transaction: &DatabaseTransaction) -> Result<Self, DriverError> {
         match transaction.get_database_backend() {
+            DbBackend::MySql => Ok(Self::Mysql),
             DbBackend::Postgres => Ok(Self::Postgres),
             DbBackend::Sqlite => Ok(Self::Sqlite),
-            other => Err(format!("{other:?} is not supported; use PostgreSQL or SQLite").into()),
+            other => Err(format!("{other:?} is not supported; use PostgreSQL, MariaDB, MySQL or SQLite").into()),
         }
     }
 
-    fn statement(self, postgres: &str, sqlite: &str, values: Vec<Value>) -> Statement {
-        let (backend, text) = match self {
-            Self::Postgres => (DbBackend::Postgres, postgres),
-            Self::Sqlite => (DbBackend::Sqlite, sqlite),
+    fn statement(self, text: &str, values: Vec<Value>) -> Statement {
+        let backend = match self {
+            Self::Mysql => DbBackend::MySql,
+            Self::Postgres => DbBackend::Postgres,
+            Self::Sqlite => DbBackend::Sqlite,
         };
         Statement::from_sql_and_values(backend, text, values)
     }
 
     fn read(self, row: &QueryResult, is_new: bool) -> Result<Emitted, DriverError> {
         match self {
-            Self::Postgres => postgres::emitted(read_postgres(row)?, is_new),
-            Self::Sqlite => sqlite::emitted(read_sqlite(row)?, is_new),
+            Self::Mysql => mysql::emitted(read(row)?, is_new),
+            Self::Postgres => postgres::emitted(read(row)?, is_new),
+            Self::Sqlite => sqlite::emitted(read(row)?, is_new),
         }
     }
 }
 
-fn read_postgres(row: &QueryResult) -> Result<postgres::Written, DbErr> {
-    Ok((
-        row.try_get_by_index(0)?,
-        row.try_get_by_index(1)?,
-        row.try_get_by_index(2)?,
-        row.try_get_by_index(3)?,
-        row.try_get_by_index(4)?,
-        row.try_get_by_index(5)?,
-    ))
+/// Writes one event on MariaDB or MySQL. A duplicate is an error of the statement, not of the transaction.
+async fn insert_one_mysql(
+    tx: &DatabaseTransaction,
+    row: &NewEvent,
+) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
+    let mut values = values(row);
+    values[0] = row.id.into();
+    values[8] = row.deliver_at.map(mysql::moment).into();
+    match tx.execute_raw(Database::Mysql.statement(mysql::EMIT_ONE, values.to_vec())).await {
+        Ok(_) => {}
+        Err(error) if is_duplicate(&error) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    let place = tx.query_one_raw(Database::Mysql.statement(mysql::PLACE, Vec::new())).await?;
+    let place = place.ok_or("the event that was written is not there")?;
+    let created_at: NaiveDateTime = place.try_get_by_index(1)?;
+    Ok(Some((place.try_get_by_index(0)?, created_at.and_utc())))
 }
 
-fn read_sqlite(row: &QueryResult) -> Result<sqlite::Written, DbErr> {
+fn is_duplicate(error: &DbErr) -> bool {
+    matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(message)) if mysql::is_key(&message))
+}
+
+/// Reads a row. The databases have different types for ids and times.
+fn read<I: TryGetable, T: TryGetable>(row: &QueryResult) -> Result<(I, i64, String, String, String, T), DbErr> {
     Ok((
         row.try_get_by_index(0)?,
         row.try_get_by_index(1)?,

@@ -5,7 +5,7 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use sqlx::mysql::{MySql, MySqlConnection};
 use sqlx::{AssertSqlSafe, Executor};
 
-use super::mysql::{EMIT, EMIT_ONE, EXISTING, PLACE, WRITTEN, Written, emitted, moment, rows_as_json};
+use super::mysql::{EMIT, EMIT_ONE, EXISTING, PLACE, WRITTEN, Written, emitted, is_key, moment, rows_as_json};
 use super::{Emitted, Transaction};
 use crate::error::DriverError;
 use crate::event::NewEvent;
@@ -51,12 +51,12 @@ pub(crate) async fn insert_one(
         .bind(row.deliver_at.map(moment))
         .execute(&mut *connection)
         .await;
-    let seq = match written {
-        Ok(written) => written.last_insert_id().cast_signed(),
+    match written {
+        Ok(_) => {}
         Err(error) if is_duplicate(&error) => return Ok(None),
         Err(error) => return Err(error.into()),
-    };
-    let created_at: NaiveDateTime = sqlx::query_scalar(PLACE).bind(seq).fetch_one(connection).await?;
+    }
+    let (seq, created_at): (i64, NaiveDateTime) = sqlx::query_as(PLACE).fetch_one(connection).await?;
     Ok(Some((seq, created_at.and_utc())))
 }
 
@@ -74,9 +74,6 @@ pub(crate) async fn run(connection: &mut MySqlConnection, statement: &'static st
     Ok(())
 }
 
-/// Returns whether the error is a duplicate of the type and key. MySQL names the index with its table.
 fn is_duplicate(error: &sqlx::Error) -> bool {
-    error.as_database_error().is_some_and(|error| {
-        error.is_unique_violation() && error.message().trim_end_matches('\'').ends_with("outbox_event_key")
-    })
+    error.as_database_error().is_some_and(|error| error.is_unique_violation() && is_key(error.message()))
 }

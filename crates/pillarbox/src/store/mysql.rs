@@ -28,6 +28,7 @@ mod order;
 mod server;
 mod settle;
 mod statement;
+mod watch;
 
 use connect::{Connections, repeating};
 use statement::pairs;
@@ -43,8 +44,8 @@ sql_folder! {
         blame, claim, claim_due, claim_free, claim_ordered, claim_read, cleanup, cleanup_due, cleanup_more, connect,
         delete_attempts, delete_deliveries, examine_history, examine_indexes, fail, fail_asked, fail_deliveries, farewell,
         farewell_lanes, held, migrate_lock, migrate_unlock, next_due, outbox_emit, prune_attempts, release, renew, retry, retry_asked,
-        retry_deliveries, server, settle, settle_attempts, settle_delete, settle_deliveries, sweep, sweep_due, sweep_lanes,
-        sweep_metrics, sweep_relays, unpark, unpark_deliveries, unpark_due, unpark_shared, walls,
+        retry_deliveries, server, settle, settle_attempts, settle_delete, settle_deliveries, settle_plain, sweep, sweep_due, sweep_lanes,
+        sweep_metrics, sweep_relays, unpark, unpark_deliveries, unpark_due, unpark_shared, walls, watch,
     }
 }
 
@@ -121,7 +122,7 @@ impl MysqlStore {
                 }
                 _ => Err(error),
             },
-            Ok(()) => Ok(()),
+            Ok(_) => Ok(()),
         }
     }
 }
@@ -181,9 +182,8 @@ impl Claims for MysqlStore {
         Ok(due_in.flatten().map(seconds))
     }
 
-    /// The servers have no notifications: the relay polls.
-    async fn wake(&self, _waker: Waker) -> Result<WakeUp, StoreError> {
-        Ok(WakeUp::Polling)
+    async fn wake(&self, waker: Waker) -> Result<WakeUp, StoreError> {
+        watch::start(&self.connections, waker).await.map_err(database("watching for events"))
     }
 }
 

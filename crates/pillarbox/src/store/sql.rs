@@ -31,7 +31,7 @@ mod value;
 
 pub(super) use get::remaining;
 #[cfg(feature = "mysql")]
-pub(super) use read::event as read_event;
+pub(super) use read::event_with as read_event;
 pub(super) use schema::migrate;
 pub(super) use value::{Call, Row, Value};
 

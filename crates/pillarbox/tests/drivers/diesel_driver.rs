@@ -1,12 +1,13 @@
-//! diesel, blocking.
+//! diesel, blocking, on PostgreSQL and MariaDB.
 
+use diesel::connection::LoadConnection;
 use diesel::connection::{AnsiTransactionManager, TransactionManager};
-use diesel::{Connection, PgConnection};
+use diesel::{Connection, MysqlConnection, PgConnection};
 use pillarbox::celery::blocking;
-use pillarbox::emit::blocking::{emit, emit_all, emit_once};
+use pillarbox::emit::blocking::{Dialect, emit, emit_all, emit_once};
 use pillarbox::{EmitError, Event};
 
-use crate::fixture::{Answer, Driver, End, Fixture, Postgres, Step};
+use crate::fixture::{Answer, Driver, End, Fixture, Mysql, Postgres, Step};
 
 pub(crate) struct Diesel(PgConnection);
 
@@ -18,17 +19,39 @@ impl Driver for Diesel {
     }
 
     async fn transaction(&mut self, steps: Vec<Step>, end: End) -> Vec<Answer> {
-        AnsiTransactionManager::begin_transaction(&mut self.0).unwrap();
-        let answers = steps.into_iter().map(|step| take(&mut self.0, step)).collect();
-        match end {
-            End::Commit => AnsiTransactionManager::commit_transaction(&mut self.0).unwrap(),
-            End::Rollback => AnsiTransactionManager::rollback_transaction(&mut self.0).unwrap(),
-        }
-        answers
+        transaction(&mut self.0, steps, end)
     }
 }
 
-fn take(connection: &mut PgConnection, step: Step) -> Answer {
+pub(crate) struct DieselMysql(MysqlConnection);
+
+impl Driver for DieselMysql {
+    type Database = Mysql;
+
+    async fn connect(url: &str) -> Self {
+        Self(MysqlConnection::establish(url).unwrap())
+    }
+
+    async fn transaction(&mut self, steps: Vec<Step>, end: End) -> Vec<Answer> {
+        transaction(&mut self.0, steps, end)
+    }
+}
+
+fn transaction<C>(connection: &mut C, steps: Vec<Step>, end: End) -> Vec<Answer>
+where
+    C: LoadConnection<Backend: Dialect, TransactionManager = AnsiTransactionManager>,
+    AnsiTransactionManager: TransactionManager<C>,
+{
+    AnsiTransactionManager::begin_transaction(connection).unwrap();
+    let answers = steps.into_iter().map(|step| take(connection, step)).collect();
+    match end {
+        End::Commit => AnsiTransactionManager::commit_transaction(connection).unwrap(),
+        End::Rollback => AnsiTransactionManager::rollback_transaction(connection).unwrap(),
+    }
+    answers
+}
+
+fn take(connection: &mut impl LoadConnection<Backend: Dialect>, step: Step) -> Answer {
     match step {
         Step::Emit(event) => emit(connection, event).map(|emitted| vec![emitted]),
         Step::Once(event) => emit_once(connection, event).map(|emitted| vec![emitted]),

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use pillarbox::celery::{self, Signature, Task};
 use pillarbox::emit::{self, Transaction};
+use pillarbox::store::mysql::MysqlStore;
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::sqlite::SqliteStore;
 use pillarbox::store::{Ask, EventDetail};
 use pillarbox::{Claims, EmitError, Emitted, Event, Inspect, Store, StoredEvent};
-use pillarbox_testkit::TestDatabase;
+use pillarbox_testkit::{TestDatabase, TestMysql};
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -73,6 +74,23 @@ impl Database for Postgres {
     async fn create() -> (Self, Arc<PostgresStore>) {
         let database = TestDatabase::create().await;
         let store = PostgresStore::connect(&database.url(), "public").await.unwrap();
+        store.migrate().await.unwrap();
+        (Self(database), Arc::new(store))
+    }
+
+    fn url(&self) -> String {
+        self.0.url()
+    }
+}
+
+pub(crate) struct Mysql(TestMysql);
+
+impl Database for Mysql {
+    type Store = MysqlStore;
+
+    async fn create() -> (Self, Arc<MysqlStore>) {
+        let database = TestMysql::create().await;
+        let store = MysqlStore::connect(&database.url()).await.unwrap();
         store.migrate().await.unwrap();
         (Self(database), Arc::new(store))
     }

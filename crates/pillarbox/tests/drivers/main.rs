@@ -30,9 +30,12 @@ macro_rules! every_check {
 }
 
 every_check!(sqlx_postgres, crate::sqlx_driver::SqlxPostgres);
+every_check!(sqlx_mysql, crate::sqlx_driver::SqlxMysql);
 every_check!(sqlx_sqlite, crate::sqlx_driver::SqlxSqlite);
 every_check!(tokio_postgres, crate::tokio_postgres_driver::TokioPostgres);
 every_check!(diesel, crate::diesel_driver::Diesel);
+every_check!(diesel_mysql, crate::diesel_driver::DieselMysql);
 every_check!(diesel_async, crate::diesel_async_driver::DieselAsync);
 every_check!(sea_orm_postgres, crate::sea_orm_driver::SeaOrmPostgres);
+every_check!(sea_orm_mysql, crate::sea_orm_driver::SeaOrmMysql);
 every_check!(sea_orm_sqlite, crate::sea_orm_driver::SeaOrmSqlite);

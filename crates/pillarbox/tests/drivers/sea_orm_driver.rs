@@ -1,14 +1,28 @@
-//! sea-orm, on PostgreSQL and on SQLite.
+//! sea-orm, on PostgreSQL, MariaDB and SQLite.
 
 use pillarbox::{EmitError, Event, emit};
 use sea_orm::{DatabaseConnection, TransactionTrait};
 
-use crate::fixture::{Answer, Driver, End, Fixture, Postgres, Sqlite, Step, take};
+use crate::fixture::{Answer, Driver, End, Fixture, Mysql, Postgres, Sqlite, Step, take};
 
 pub(crate) struct SeaOrmPostgres(DatabaseConnection);
 
 impl Driver for SeaOrmPostgres {
     type Database = Postgres;
+
+    async fn connect(url: &str) -> Self {
+        Self(sea_orm::Database::connect(url).await.unwrap())
+    }
+
+    async fn transaction(&mut self, steps: Vec<Step>, end: End) -> Vec<Answer> {
+        transaction(&self.0, steps, end).await
+    }
+}
+
+pub(crate) struct SeaOrmMysql(DatabaseConnection);
+
+impl Driver for SeaOrmMysql {
+    type Database = Mysql;
 
     async fn connect(url: &str) -> Self {
         Self(sea_orm::Database::connect(url).await.unwrap())

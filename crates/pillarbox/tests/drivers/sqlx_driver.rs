@@ -1,8 +1,8 @@
-//! sqlx, on PostgreSQL and on SQLite.
+//! sqlx, on PostgreSQL, MariaDB and SQLite.
 
-use sqlx::{PgPool, SqlitePool};
+use sqlx::{MySqlPool, PgPool, SqlitePool};
 
-use crate::fixture::{Answer, Driver, End, Postgres, Sqlite, Step, take};
+use crate::fixture::{Answer, Driver, End, Mysql, Postgres, Sqlite, Step, take};
 
 pub(crate) struct SqlxPostgres(PgPool);
 
@@ -31,6 +31,26 @@ impl Driver for SqlxSqlite {
 
     async fn connect(url: &str) -> Self {
         Self(SqlitePool::connect(url).await.unwrap())
+    }
+
+    async fn transaction(&mut self, steps: Vec<Step>, end: End) -> Vec<Answer> {
+        let mut tx = self.0.begin().await.unwrap();
+        let answers = take(&mut tx, steps).await;
+        match end {
+            End::Commit => tx.commit().await.unwrap(),
+            End::Rollback => tx.rollback().await.unwrap(),
+        }
+        answers
+    }
+}
+
+pub(crate) struct SqlxMysql(MySqlPool);
+
+impl Driver for SqlxMysql {
+    type Database = Mysql;
+
+    async fn connect(url: &str) -> Self {
+        Self(MySqlPool::connect(url).await.unwrap())
     }
 
     async fn transaction(&mut self, steps: Vec<Step>, end: End) -> Vec<Answer> {

@@ -38,10 +38,10 @@ const QUIET: Duration = Duration::from_millis(200);
 
 impl Drain {
     pub(crate) async fn run(self) -> Result<Value> {
-        let store = self.relay.store().await?;
+        let store = self.relay.open().await?.store();
         let meter = Arc::new(Meter::new(self.count));
         let observer = Arc::clone(&meter);
-        let relay = self.relay.relay(store.clone())?.observer(observer).build()?;
+        let relay = self.relay.relay(Arc::clone(&store))?.observer(observer).build()?;
         let patience = self.seconds.map_or(PATIENCE, Duration::from_secs_f64);
         let watching = tokio::spawn({
             let (meter, every) = (Arc::clone(&meter), Duration::from_millis(self.every));
@@ -50,7 +50,7 @@ impl Drain {
         let done = async {
             tokio::select! {
                 () = meter.reached() => {}
-                () = drained(&meter, &store), if self.share => {}
+                () = drained(&meter, &*store), if self.share => {}
                 () = tokio::time::sleep(patience) => {}
             }
         };
@@ -68,7 +68,7 @@ impl Drain {
 }
 
 /// Waits until no event is pending at any relay, because another relay may give events back. The last settle was the end.
-async fn drained(meter: &Meter, store: &impl Store) {
+async fn drained(meter: &Meter, store: &dyn Store) {
     loop {
         meter.quiet(QUIET).await;
         if store.next_due().await.is_ok_and(|due| due.is_none()) {

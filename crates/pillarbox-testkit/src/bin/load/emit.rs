@@ -8,16 +8,17 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::{Args, ValueEnum};
-use pillarbox::{Event, emit, emit_all};
+use pillarbox::Event;
 use serde_json::{Map, Value, json};
-use sqlx::postgres::PgPoolOptions;
-use sqlx::{Connection, PgConnection, PgPool, PgTransaction};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
+use self::writer::Writer;
+use crate::database::Database;
 use crate::fill::payload;
-use crate::relay::open;
+
+mod writer;
 
 /// Emits for a while.
 #[derive(Args, Clone)]
@@ -62,13 +63,6 @@ impl Mode {
 /// How long one mode writes before the next one begins; a transaction that has begun is awaited.
 const TURN: Duration = Duration::from_millis(100);
 
-const ONE: &str = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, idempotency_key, \
-    next_attempt_at) VALUES ($1, $2, $3, $4, $5::text::jsonb, $6, coalesce($7, clock_timestamp()))";
-const MANY: &str = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, idempotency_key, \
-    next_attempt_at) SELECT id, aggregate_type, aggregate_id, event_type, payload::jsonb, key, \
-    coalesce(due, clock_timestamp()) FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], \
-    $7::timestamptz[]) AS event (id, aggregate_type, aggregate_id, event_type, payload, key, due)";
-
 /// The results of one writer in one turn.
 struct Paging {
     commits: u64,
@@ -80,21 +74,14 @@ struct Paging {
 
 impl Emit {
     pub(crate) async fn run(self) -> Result<Value> {
-        open(&self.database).await?;
-        let pool = PgPoolOptions::new()
-            .max_connections(self.writers)
-            .min_connections(self.writers)
-            .connect(&self.database)
-            .await?;
+        let database = Database::open(&self.database).await?;
         // Wakes a sleeping relay before the clock starts, whichever mode writes first.
-        let mut tx = pool.begin().await?;
-        emit(&mut tx, Event::new(AGGREGATE, 42, TYPE).repeatable()).await?;
-        tx.commit().await?;
-        sqlx::query(DATA).execute(&pool).await?;
+        database.emit(vec![Event::new(AGGREGATE, 42, TYPE).repeatable()]).await?;
+        Writer::connect(&self.database).await?.create_data().await?;
         let barrier = Arc::new(Barrier::new(self.writers as usize));
         let mut writers = JoinSet::new();
         for _ in 0..self.writers {
-            writers.spawn(self.clone().write(pool.clone(), Arc::clone(&barrier)));
+            writers.spawn(self.clone().write(Arc::clone(&barrier)));
         }
         let written = writers.join_all().await.into_iter().collect::<Result<Vec<_>>>()?;
         let mut report: Map<String, Value> = self
@@ -137,19 +124,19 @@ impl Emit {
         (self.seconds / TURN.as_secs_f64()).ceil() as usize * self.modes.len()
     }
 
-    async fn write(self, pool: PgPool, barrier: Arc<Barrier>) -> Result<Vec<Paging>> {
+    async fn write(self, barrier: Arc<Barrier>) -> Result<Vec<Paging>> {
         let content = payload(490);
-        let mut connection = pool.acquire().await?;
+        let mut writer = Writer::connect(&self.database).await?;
         // A real application has written data of its own on that connection, with a statement that it keeps. Emit keeps its
         // statement only where others are kept, because a pooler may be in between.
-        sqlx::query(OWN).bind("42").execute(&mut *connection).await?;
+        writer.write_own().await?;
         let mut turns = Vec::new();
         for turn in 0..self.turns() {
             barrier.wait().await;
             let start = Instant::now();
             let (mut commits, mut writing) = (0, Duration::ZERO);
             while start.elapsed() < TURN {
-                writing += self.transaction(&mut connection, self.modes[turn % self.modes.len()], &content).await?;
+                writing += self.transaction(&mut writer, self.modes[turn % self.modes.len()], &content).await?;
                 commits += 1;
             }
             barrier.wait().await;
@@ -159,38 +146,23 @@ impl Emit {
     }
 
     /// Runs one transaction and returns how long the statement took.
-    async fn transaction(&self, connection: &mut PgConnection, mode: Mode, content: &Value) -> Result<Duration> {
+    async fn transaction(&self, writer: &mut Writer, mode: Mode, content: &Value) -> Result<Duration> {
         let due = self.due_in.map(|seconds| Utc::now() + TimeDelta::seconds(seconds));
-        let mut tx = connection.begin().await?;
-        let began = Instant::now();
         match mode {
-            Mode::Emit => self.emit(&mut tx, content, due).await?,
-            Mode::Bare if self.per_transaction == 1 => bare(&mut tx, content, due).await?,
-            Mode::Bare => bare_many(&mut tx, content, due, self.per_transaction).await?,
+            Mode::Emit => {
+                let events = (0..self.per_transaction).map(|_| self.event(content, due)).collect();
+                writer.emit(events).await
+            }
+            Mode::Bare => writer.bare(content, due, self.per_transaction).await,
         }
-        let writing = began.elapsed();
-        tx.commit().await?;
-        Ok(writing)
     }
 
-    async fn emit(&self, tx: &mut PgTransaction<'_>, content: &Value, due: Option<DateTime<Utc>>) -> Result<()> {
-        let event = || {
-            let event = Event::new(AGGREGATE, 42, TYPE).payload(content);
-            let event = if self.keyed { event.idempotency_key(Uuid::now_v7()) } else { event.repeatable() };
-            due.into_iter().fold(event, Event::deliver_at)
-        };
-        if self.per_transaction == 1 {
-            emit(tx, event()).await?;
-        } else {
-            emit_all(tx, (0..self.per_transaction).map(|_| event())).await?;
-        }
-        Ok(())
+    fn event(&self, content: &Value, due: Option<DateTime<Utc>>) -> Event {
+        let event = Event::new(AGGREGATE, 42, TYPE).payload(content);
+        let event = if self.keyed { event.idempotency_key(Uuid::now_v7()) } else { event.repeatable() };
+        due.into_iter().fold(event, Event::deliver_at)
     }
 }
-
-/// The application's own data, beside which events are emitted.
-const DATA: &str = "CREATE TABLE IF NOT EXISTS application_data (id bigint GENERATED ALWAYS AS IDENTITY, name text)";
-const OWN: &str = "INSERT INTO application_data (name) VALUES ($1)";
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -200,35 +172,3 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 const AGGREGATE: &str = "Order";
 const TYPE: &str = "order.placed";
-
-async fn bare(tx: &mut PgTransaction<'_>, content: &Value, due: Option<DateTime<Utc>>) -> Result<()> {
-    let id = Uuid::now_v7();
-    sqlx::query(ONE)
-        .bind(id)
-        .bind(AGGREGATE)
-        .bind("42")
-        .bind(TYPE)
-        .bind(serde_json::to_string(content)?)
-        .bind(id.to_string())
-        .bind(due)
-        .execute(&mut **tx)
-        .await?;
-    Ok(())
-}
-
-async fn bare_many(tx: &mut PgTransaction<'_>, content: &Value, due: Option<DateTime<Utc>>, many: usize) -> Result<()> {
-    let ids: Vec<Uuid> = (0..many).map(|_| Uuid::now_v7()).collect();
-    let payloads = ids.iter().map(|_| serde_json::to_string(content)).collect::<Result<Vec<_>, _>>()?;
-    let keys: Vec<String> = ids.iter().map(Uuid::to_string).collect();
-    sqlx::query(MANY)
-        .bind(ids)
-        .bind(vec![AGGREGATE; many])
-        .bind(vec!["42"; many])
-        .bind(vec![TYPE; many])
-        .bind(payloads)
-        .bind(keys)
-        .bind(vec![due; many])
-        .execute(&mut **tx)
-        .await?;
-    Ok(())
-}

@@ -1,6 +1,8 @@
-//! Fill: rows as producers leave them, by COPY. The library creates the events; only the way into the table is shorter.
+//! Fill: rows as producers leave them. The library creates the events. On PostgreSQL only the way into the table is shorter: COPY.
+//! On MariaDB they are emitted.
 
 use std::fmt::Write;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -8,19 +10,18 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::{Args, ValueEnum};
+use pillarbox::Event;
 use pillarbox::celery::Task;
-use pillarbox::store::postgres::PostgresStore;
-use pillarbox::{Event, NewEvent};
 use serde_json::{Value, json};
-use sqlx::postgres::PgPoolCopyExt;
+use sqlx::postgres::{PgPool, PgPoolCopyExt};
 use tokio::task::JoinSet;
 
-use crate::relay::open;
+use crate::database::Database;
 
 /// Writes events.
 #[derive(Args)]
 pub(crate) struct Fill {
-    /// postgres://…; missing tables are created.
+    /// postgres://… or mysql://…; missing tables are created.
     #[arg(long)]
     database: String,
     #[arg(long)]
@@ -55,6 +56,8 @@ pub(crate) enum Form {
 
 /// The number of rows of one COPY, which is one transaction.
 const BATCH: u64 = 10_000;
+/// The number of rows of one emit.
+const FEW: u64 = 1_000;
 /// The number of events that share one time, like events of one transaction.
 const SAME_MOMENT: i64 = 10;
 const COPY: &str = "COPY outbox_event (id, aggregate_type, aggregate_id, event_type, payload, idempotency_key, attempts, \
@@ -63,14 +66,15 @@ const COPY: &str = "COPY outbox_event (id, aggregate_type, aggregate_id, event_t
 impl Fill {
     pub(crate) async fn run(self) -> Result<Value> {
         ensure!(!self.types.is_empty() && self.aggregates != Some(0), "there must be a type and an aggregate");
-        let store = open(&self.database).await?;
+        let database = Database::open(&self.database).await?;
+        ensure!(self.due_in.is_none() || matches!(database, Database::Postgres(_)), "--due-in needs PostgreSQL");
         let began = Instant::now();
         let (fill, next) = (Arc::new(self), Arc::new(AtomicU64::new(0)));
         let mut writers = JoinSet::new();
         // With aggregates, one writer keeps the order of their events.
         let count = if fill.aggregates.is_some() { 1 } else { fill.writers };
         for _ in 0..count {
-            writers.spawn(Arc::clone(&fill).write(store.clone(), Arc::clone(&next)));
+            writers.spawn(Arc::clone(&fill).write(database.clone(), Arc::clone(&next)));
         }
         while let Some(written) = writers.join_next().await {
             written??;
@@ -80,25 +84,38 @@ impl Fill {
     }
 
     /// Writes batches until there are no more.
-    async fn write(self: Arc<Self>, store: PostgresStore, next: Arc<AtomicU64>) -> Result<()> {
+    async fn write(self: Arc<Self>, database: Database, next: Arc<AtomicU64>) -> Result<()> {
         loop {
             let from = next.fetch_add(BATCH, Ordering::Relaxed);
             if from >= self.count {
                 return Ok(());
             }
-            let now: DateTime<Utc> = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(store.pool()).await?;
-            let rows = self.rows(from..self.count.min(from + BATCH), now)?;
-            let mut copy = store.pool().copy_in_raw(COPY).await?;
-            copy.send(rows.into_bytes()).await?;
-            copy.finish().await?;
+            let numbers = from..self.count.min(from + BATCH);
+            if let Database::Postgres(store) = &database {
+                self.copy(store.pool(), numbers).await?;
+                continue;
+            }
+            for first in numbers.clone().step_by(FEW as usize) {
+                let events = (first..numbers.end.min(first + FEW)).map(|number| self.event(number));
+                database.emit(events.collect::<Result<_>>()?).await?;
+            }
         }
     }
 
+    async fn copy(&self, pool: &PgPool, numbers: Range<u64>) -> Result<()> {
+        let now: DateTime<Utc> = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(pool).await?;
+        let rows = self.rows(numbers, now)?;
+        let mut copy = pool.copy_in_raw(COPY).await?;
+        copy.send(rows.into_bytes()).await?;
+        copy.finish().await?;
+        Ok(())
+    }
+
     /// Returns rows in COPY's text format. Their times end a little before the commit: writing takes longer than they span.
-    fn rows(&self, numbers: std::ops::Range<u64>, now: DateTime<Utc>) -> Result<String> {
+    fn rows(&self, numbers: Range<u64>, now: DateTime<Utc>) -> Result<String> {
         let mut rows = String::with_capacity(BATCH as usize * (self.payload + 300));
         for (position, number) in (0_i64..).zip(numbers) {
-            let event = self.event(number)?;
+            let event = self.event(number)?.prepare()?;
             let created = now + TimeDelta::microseconds(position / SAME_MOMENT);
             let due = created + TimeDelta::seconds(self.due_in.unwrap_or(0));
             let attempts = i32::from(self.due_in.is_some());
@@ -117,16 +134,15 @@ impl Fill {
         Ok(rows)
     }
 
-    fn event(&self, number: u64) -> Result<NewEvent> {
+    fn event(&self, number: u64) -> Result<Event> {
         let aggregate = self.aggregates.map_or(number, |aggregates| number % aggregates);
-        let event = match self.form {
+        Ok(match self.form {
             Form::Plain => {
                 let event_type = &self.types[number as usize % self.types.len()];
                 Event::new("Order", aggregate, event_type).repeatable().payload(payload(self.payload))
             }
             Form::Celery => task(self.payload).into_event()?.1,
-        };
-        Ok(event.prepare()?)
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use pillarbox::{Event, Inspect, Message, SendError, emit};
+use pillarbox::{Event, Inspect, Message, SendError};
 use rand::RngExt;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -31,25 +31,25 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Latency {
     pub(crate) async fn run(self) -> Result<Value> {
-        let store = self.relay.store().await?;
+        let database = self.relay.open().await?;
         let (calls, mut called) = mpsc::unbounded_channel();
         let handler = move |_: Message| {
             let told = calls.send(Instant::now()).map_err(|_| SendError::retry("nobody listens"));
             async { told }
         };
-        let relay = self.relay.handled(store.clone(), handler).build()?;
+        let relay = self.relay.handled(database.store(), handler).build()?;
         let mut took = Ok(Vec::new());
         let events = async {
             took = async {
-                tokio::time::timeout(PATIENCE, idle(&store)).await.context("the relay has not become idle")?;
+                tokio::time::timeout(PATIENCE, idle(database.inspect()))
+                    .await
+                    .context("the relay has not become idle")?;
                 let mut took = Vec::with_capacity(self.count);
                 for number in 0..self.count {
                     let pause = rand::rng().random_range(self.apart[0] * 1000..=self.apart[1] * 1000);
                     tokio::time::sleep(Duration::from_micros(pause)).await;
                     let event = Event::new("Order", number, "order.placed").repeatable().payload(payload(490));
-                    let mut tx = store.pool().begin().await?;
-                    emit(&mut tx, event).await?;
-                    tx.commit().await?;
+                    database.emit(vec![event]).await?;
                     let committed = Instant::now();
                     let called = tokio::time::timeout(PATIENCE, called.recv()).await?.context("the relay is gone")?;
                     let nanos = called.saturating_duration_since(committed).as_nanos();
@@ -69,7 +69,7 @@ impl Latency {
 }
 
 /// Waits until a relay's heartbeat says that it is idle.
-async fn idle(store: &impl Inspect) {
+async fn idle(store: &dyn Inspect) {
     while !store.counts().await.is_ok_and(|counts| counts.relays.iter().any(|relay| relay.idle)) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

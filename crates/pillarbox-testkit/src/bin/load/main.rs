@@ -2,6 +2,7 @@
 //! existing database or broker and prints one JSON object with its results. The benchmark decides how often a command runs,
 //! what it is compared to, and what the results mean.
 
+mod database;
 mod drain;
 mod emit;
 mod fill;
@@ -48,6 +49,8 @@ enum Command {
     RawAmqp(raw::amqp::Amqp),
     /// Measures how fast Redis accepts such messages, from a client without a database.
     RawRedis(raw::redis::Redis),
+    /// Measures how fast MariaDB lets events be taken and settled, by SQL alone.
+    RawMysql(raw::mysql::Mysql),
 }
 
 #[tokio::main]
@@ -65,6 +68,7 @@ async fn main() -> Result<()> {
         Command::RawHttp(http) => http.run().await?,
         Command::RawAmqp(amqp) => amqp.run().await?,
         Command::RawRedis(redis) => redis.run().await?,
+        Command::RawMysql(mysql) => mysql.run().await?,
     };
     say(&answer);
     Ok(())

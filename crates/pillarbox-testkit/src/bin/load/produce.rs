@@ -7,18 +7,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use pillarbox::{Event, emit, emit_all};
+use pillarbox::Event;
 use serde_json::{Value, json};
-use sqlx::PgPool;
-use sqlx::postgres::PgPoolOptions;
 use tokio::task::JoinSet;
 
+use crate::database::Database;
 use crate::fill::payload;
 
 /// Emits events.
 #[derive(Args, Clone)]
 pub(crate) struct Produce {
-    /// postgres://…
+    /// postgres://… or mysql://…
     #[arg(long)]
     database: String,
     /// Events per second of all writers together; 0 means as fast as possible.
@@ -43,16 +42,12 @@ pub(crate) type Moments = Vec<u64>;
 
 impl Produce {
     pub(crate) async fn run(self) -> Result<Value> {
-        let pool = PgPoolOptions::new()
-            .max_connections(self.writers)
-            .min_connections(self.writers)
-            .connect(&self.database)
-            .await?;
+        let database = Database::open(&self.database).await?;
         let next = Arc::new(AtomicU64::new(0));
         let began = Instant::now();
         let mut writers = JoinSet::new();
         for writer in 0..self.writers {
-            writers.spawn(self.clone().write(pool.clone(), Arc::clone(&next), began, writer));
+            writers.spawn(self.clone().write(database.clone(), Arc::clone(&next), began, writer));
         }
         let mut moments = Moments::new();
         while let Some(written) = writers.join_next().await {
@@ -69,7 +64,13 @@ impl Produce {
     }
 
     /// Writes on one connection. A late writer does not wait, so that the rate is kept if possible.
-    async fn write(self, pool: PgPool, next: Arc<AtomicU64>, began: Instant, writer: u32) -> Result<Vec<(u64, u64)>> {
+    async fn write(
+        self,
+        database: Database,
+        next: Arc<AtomicU64>,
+        began: Instant,
+        writer: u32,
+    ) -> Result<Vec<(u64, u64)>> {
         let apart = Duration::from_secs_f64(if self.rate > 0.0 {
             f64::from(self.writers) * self.per_transaction as f64 / self.rate
         } else {
@@ -84,13 +85,7 @@ impl Produce {
             let first = next.fetch_add(self.per_transaction, Ordering::Relaxed);
             let numbers = first..first + self.per_transaction;
             let event = |number| Event::new("Order", number, "order.placed").repeatable().payload(&content);
-            let mut tx = pool.begin().await?;
-            if self.per_transaction == 1 {
-                emit(&mut tx, event(first)).await?;
-            } else {
-                emit_all(&mut tx, numbers.clone().map(event)).await?;
-            }
-            tx.commit().await?;
+            database.emit(numbers.clone().map(event).collect()).await?;
             let at = now();
             committed.extend(numbers.map(|number| (number, at)));
             due += apart;

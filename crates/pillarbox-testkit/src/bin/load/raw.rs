@@ -1,7 +1,8 @@
-//! The throughput of the receiving side and its client without a database: the limit of the sinks.
+//! The throughput of the receiving side and its client without a database: the limit of the sinks. And of MariaDB without a relay.
 
 pub(crate) mod amqp;
 pub(crate) mod http;
+pub(crate) mod mysql;
 pub(crate) mod redis;
 
 use std::time::Instant;

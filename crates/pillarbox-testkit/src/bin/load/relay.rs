@@ -6,12 +6,14 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use pillarbox::sink::Discard;
-use pillarbox::store::postgres::PostgresStore;
 use pillarbox::{
     ClaimBy, Destination, Message, OnDelivered, OnFailed, Order, Relay, RelayBuilder, RelaySettings, Route, SendError,
+    Store,
 };
 use pillarbox_sinks::celery::{CelerySettings, CelerySink};
 use pillarbox_sinks::http::{HttpSettings, HttpSink};
+
+use crate::database::Database;
 
 /// The destination of the events.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -38,7 +40,7 @@ pub(crate) enum Ordering {
 /// The source and the destination of the events.
 #[derive(Args)]
 pub(crate) struct RelayArguments {
-    /// postgres://…
+    /// postgres://… or mysql://…
     #[arg(long)]
     pub(crate) database: String,
     #[arg(long, value_enum, default_value = "noop")]
@@ -68,8 +70,8 @@ pub(crate) struct RelayArguments {
 }
 
 impl RelayArguments {
-    pub(crate) async fn store(&self) -> Result<PostgresStore> {
-        open(&self.database).await
+    pub(crate) async fn open(&self) -> Result<Database> {
+        Database::open(&self.database).await
     }
 
     pub(crate) fn settings(&self) -> RelaySettings {
@@ -91,17 +93,17 @@ impl RelayArguments {
     /// Returns a relay that sends all events to a handler in this process, whatever the sink argument is.
     pub(crate) fn handled<R>(
         &self,
-        store: PostgresStore,
+        store: Arc<dyn Store>,
         handler: impl Fn(Message) -> R + Send + Sync + 'static,
     ) -> RelayBuilder
     where
         R: Future<Output = Result<(), SendError>> + Send + 'static,
     {
-        Relay::builder(Arc::new(store)).settings(self.settings()).handler("*", handler)
+        Relay::builder(store).settings(self.settings()).handler("*", handler)
     }
 
     /// Returns a relay that sends all events to the one destination.
-    pub(crate) fn relay(&self, store: PostgresStore) -> Result<RelayBuilder> {
+    pub(crate) fn relay(&self, store: Arc<dyn Store>) -> Result<RelayBuilder> {
         let destination = match self.sink {
             Kind::Noop => return Ok(self.handled(store, async |_| Ok(()))),
             Kind::Discard => Destination::new("there", Discard),
@@ -111,16 +113,9 @@ impl RelayArguments {
                 Destination::new("there", celery(broker, &self.queue)?)
             }
         };
-        let builder = Relay::builder(Arc::new(store)).settings(self.settings());
+        let builder = Relay::builder(store).settings(self.settings());
         Ok(builder.destination(destination).route(Route::new("*", ["there"])))
     }
-}
-
-/// Opens a store, and creates missing tables.
-pub(crate) async fn open(database: &str) -> Result<PostgresStore> {
-    let store = PostgresStore::connect(database, "public").await?;
-    store.migrate().await?;
-    Ok(store)
 }
 
 /// Returns a sink for a receiver on this host.

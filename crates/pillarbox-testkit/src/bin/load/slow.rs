@@ -36,12 +36,12 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 impl Slow {
     pub(crate) async fn run(self) -> Result<Value> {
-        let store = self.relay.store().await?;
+        let store = self.relay.open().await?.store();
         let meter = Arc::new(Meter::new(self.count).only("fast"));
         let late = Late { after: self.answers_after.map(Duration::from_secs_f64), never: self.never };
         let mut settings = self.relay.settings();
         settings.shutdown_timeout = Duration::from_millis(100);
-        let relay = Relay::builder(Arc::new(store))
+        let relay = Relay::builder(store)
             .settings(settings)
             .handler("fast", async |_| Ok::<(), SendError>(()))
             .destination(Destination::new("late", late).paused(self.paused))

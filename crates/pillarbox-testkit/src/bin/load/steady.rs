@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 impl Steady {
     pub(crate) async fn run(self) -> Result<Value> {
-        let store = self.relay.store().await?;
+        let store = self.relay.open().await?.store();
         let meter = Arc::new(Meter::new(u64::MAX));
         let handled = Arc::new(Handled::default());
         let handler = {

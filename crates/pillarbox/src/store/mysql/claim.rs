@@ -1,12 +1,12 @@
 //! Claim on MariaDB and MySQL: one short transaction that locks due events, writes the lease into them and reads them. The index
 //! gives the order, so that nothing but these events is locked.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use chrono::NaiveDateTime;
-use serde::de::IgnoredAny;
 use serde_json::json;
+use serde_json::value::RawValue;
 use sqlx::Row as _;
 use sqlx::mysql::MySqlRow;
 use uuid::Uuid;
@@ -15,6 +15,7 @@ use super::connect::repeating;
 use super::database::Tx;
 use super::moment::{BEGINNING, Place};
 use super::order::lock_free;
+use super::statement::of_lease;
 use super::{MysqlStore, SQL, database};
 use crate::delivery::Delivery;
 use crate::error::{DriverError, StoreError};
@@ -25,7 +26,7 @@ use crate::store::walk::{Page, Step};
 use crate::store::{Ask, Claim, Claimed, LOSSES_BEFORE_ALONE, LOSSES_BEFORE_APART, Order};
 
 /// A locked event.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Locked {
     /// Where it is in the line: when it is due, or when its turn is.
     pub(super) place: Place,
@@ -33,15 +34,18 @@ pub(super) struct Locked {
     pub(super) losses: u32,
     /// Whether nothing was written about the event since it was emitted.
     pub(super) fresh: bool,
+    /// Its columns, without a large payload; `None` only in tests.
+    pub(super) row: Option<MySqlRow>,
 }
 
 impl Locked {
-    pub(super) fn read(row: &MySqlRow, at: NaiveDateTime) -> Result<Self, DriverError> {
+    pub(super) fn read(row: MySqlRow, at: NaiveDateTime) -> Result<Self, DriverError> {
         Ok(Self {
             place: (at, row.number("seq")?),
             bytes: usize::try_from(row.count("bytes")?).unwrap_or(usize::MAX),
             losses: row.small("losses")?,
             fresh: row.flag("fresh")?,
+            row: Some(row),
         })
     }
 }
@@ -87,15 +91,17 @@ impl MysqlStore {
             tx.roll_back().await?;
             return Ok((Vec::new(), page));
         }
-        let events = take(&mut tx, &picked, ask, token).await?;
-        tx.commit().await?;
-        Ok((events, page))
+        Ok((take(tx, &picked, ask, token).await?, page))
     }
 }
 
 async fn lock_due(tx: &mut Tx, ask: Ask, step: &Step<Place>) -> Result<Vec<Locked>, DriverError> {
     let rows = tx.rows(page_call(SQL.claim_due, ask.limit, ask, step)).await?;
-    rows.iter().map(|row| Locked::read(row, row.try_get_unchecked("next_attempt_at")?)).collect()
+    let locked = |row: MySqlRow| {
+        let at = row.try_get_unchecked("next_attempt_at")?;
+        Locked::read(row, at)
+    };
+    rows.into_iter().map(locked).collect()
 }
 
 /// Returns a statement that reads a page of due events.
@@ -131,35 +137,53 @@ fn pick(locked: Vec<Locked>, ask: &Ask, ordered: bool) -> Vec<Locked> {
     picked
 }
 
-/// Writes the lease into locked events and reads them. An event whose payload is not JSON, which only another program can have
-/// written, becomes a dead letter: it must not stop the others.
+/// Writes the lease into locked events, commits, and returns the events. An event whose payload is not JSON, which only another
+/// program can have written, becomes a dead letter: it must not stop the others.
 async fn take(
-    tx: &mut Tx,
+    mut tx: Tx,
     picked: &[Locked],
     ask: Ask,
     token: Uuid,
 ) -> Result<Vec<(StoredEvent, Vec<Delivery>, bool)>, DriverError> {
-    let taken: Vec<_> = picked.iter().map(|event| json!([event.place.1, counted(event.losses)])).collect();
-    let taken = json!(taken).to_string();
-    let lease = Call::new(SQL.claim).bind(taken.as_str()).bind(ask.lease.as_secs_f64()).bind(token);
-    tx.done(lease).await?;
-    let rows = tx.rows(Call::new(SQL.claim_read).bind(taken)).await?;
-    let mut read = HashMap::with_capacity(rows.len());
-    for row in &rows {
-        read.insert(row.number("seq")?, row);
-    }
+    let large = large_payloads(&mut tx, picked).await?;
     let mut taken = Vec::with_capacity(picked.len());
+    let mut leases: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
     for event in picked {
-        let Some(row) = read.get(&event.place.1) else { continue };
-        match claimed(row, event.losses)? {
-            Ok((stored, deliveries)) => taken.push((stored, deliveries, event.fresh)),
+        let seq = event.place.1;
+        let Some(row) = &event.row else { continue };
+        match claimed(row, large.get(&seq), event.losses)? {
+            Ok((stored, deliveries)) => {
+                leases.entry(counted(event.losses)).or_default().push(seq);
+                taken.push((stored, deliveries, event.fresh));
+            }
             Err((id, reason)) => {
                 tracing::error!(event = %id, %reason, "event failed: its payload is not JSON");
                 tx.done(Call::new(SQL.fail).bind(vec![id]).bind(reason)).await?;
             }
         }
     }
+    let lease = |(losses, seqs): (u32, Vec<i64>)| {
+        let text = SQL.claim.replace("{claims}", &losses.to_string());
+        of_lease(&text.replace("{seconds}", &ask.lease.as_secs_f64().to_string()), token, &seqs)
+    };
+    tx.last(leases.into_iter().map(lease).collect()).await?;
     Ok(taken)
+}
+
+/// Reads the payloads that were too large to be read while it was not known which events are taken.
+async fn large_payloads(tx: &mut Tx, picked: &[Locked]) -> Result<HashMap<i64, String>, DriverError> {
+    let is_large = |row: &MySqlRow| row.maybe_text("payload").map(|payload| payload.is_none());
+    let mut seqs = Vec::new();
+    for event in picked {
+        if event.row.as_ref().map(is_large).transpose()?.unwrap_or_default() {
+            seqs.push(event.place.1);
+        }
+    }
+    if seqs.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows = tx.rows(Call::new(SQL.claim_read).bind(json!(seqs).to_string())).await?;
+    rows.iter().map(|row| Ok((row.number("seq")?, row.text("payload")?))).collect()
 }
 
 /// Returns the losses to write. For an event that is sent alone, a loss counts only after its relay reported that nothing else is
@@ -171,12 +195,16 @@ fn counted(losses: u32) -> u32 {
 type Read = Result<(StoredEvent, Vec<Delivery>), (Uuid, String)>;
 
 /// Reads an event, or the reason why it cannot be sent.
-fn claimed(row: &MySqlRow, losses: u32) -> Result<Read, DriverError> {
-    if let Err(error) = serde_json::from_str::<IgnoredAny>(&row.text("payload")?) {
-        let reason = format!("the payload is not JSON: {error}; correct it and retry the event");
-        return Ok(Err((row.id("id")?, reason)));
-    }
-    let event = StoredEvent { claims: losses, ..read_event(row)? };
+fn claimed(row: &MySqlRow, large: Option<&String>, losses: u32) -> Result<Read, DriverError> {
+    let payload = large.map_or_else(|| row.text("payload"), |payload| Ok(payload.clone()))?;
+    let payload = match RawValue::from_string(payload) {
+        Ok(payload) => payload,
+        Err(error) => {
+            let reason = format!("the payload is not JSON: {error}; correct it and retry the event");
+            return Ok(Err((row.id("id")?, reason)));
+        }
+    };
+    let event = StoredEvent { claims: losses, ..read_event(row, payload)? };
     let deliveries = read_deliveries(event.id, row.maybe_text("deliveries")?.as_deref())?;
     Ok(Ok((event, deliveries)))
 }
@@ -194,6 +222,7 @@ mod tests {
             bytes: *bytes,
             losses: *losses,
             fresh: true,
+            row: None,
         });
         pick(locked.collect(), &ask, ordered).iter().map(|event| event.place.1).collect()
     }

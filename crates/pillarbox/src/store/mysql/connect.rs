@@ -140,16 +140,16 @@ impl Link {
         self.ended(result)
     }
 
-    /// Runs a text of statements without values.
-    pub(super) async fn script(&mut self, text: String) -> Result<(), DriverError> {
+    /// Runs a text of statements without values, and returns how many rows they have matched.
+    pub(super) async fn script(&mut self, text: String) -> Result<u64, DriverError> {
         let (deadline, connection) = self.busy()?;
         let result = timeout(deadline, connection.execute(sqlx::raw_sql(AssertSqlSafe(text)))).await;
-        self.ended(result.map(|result| result.map(drop).map_err(DriverError::from)))
+        self.ended(result.map(|result| result.map(|done| done.rows_affected()).map_err(DriverError::from)))
     }
 
     pub(super) async fn begin(&mut self) -> Result<(), DriverError> {
         self.is_open = true;
-        self.script("BEGIN".to_owned()).await
+        self.script("BEGIN".to_owned()).await.map(drop)
     }
 
     /// Marks the session as one that must not be used by others before [`Link::end`].

@@ -224,6 +224,23 @@ impl std::fmt::Debug for Tx {
 }
 
 impl Tx {
+    /// Runs statements without values, and returns how many rows they have matched.
+    pub(super) async fn change(&mut self, statements: Vec<String>) -> Result<u64, DriverError> {
+        if statements.is_empty() {
+            return Ok(0);
+        }
+        self.link.script(statements.join(";\n")).await
+    }
+
+    /// Runs statements without values and commits, in one round trip.
+    pub(super) async fn last(mut self, statements: Vec<String>) -> Result<(), DriverError> {
+        let mut text = statements.join(";\n");
+        if !text.is_empty() {
+            text.push_str(";\n");
+        }
+        self.link.end(&(text + "COMMIT")).await
+    }
+
     /// Ends the transaction without its changes, and keeps the connection.
     pub(super) async fn roll_back(mut self) -> Result<(), DriverError> {
         self.link.end("ROLLBACK").await
@@ -244,7 +261,7 @@ impl Transaction for Tx {
 
     async fn script(&mut self, text: Cow<'static, str>) -> Result<(), DriverError> {
         let text = text.replace("{collation}", self.link.collation());
-        self.link.script(text).await
+        self.link.script(text).await.map(drop)
     }
 
     async fn commit(mut self) -> Result<(), DriverError> {
@@ -272,7 +289,7 @@ impl emit::Transaction for Tx {
     }
 
     async fn run(&mut self, statement: &'static str) -> Result<(), DriverError> {
-        self.link.script(statement.to_owned()).await
+        self.link.script(statement.to_owned()).await.map(drop)
     }
 }
 

@@ -49,11 +49,11 @@ pub(super) async fn lock_free(
     let rows = tx.rows(Call::new(SQL.claim_free).bind(seqs).bind(ask.losses_below())).await?;
     let turns: HashMap<i64, NaiveDateTime> = free.iter().map(|event| (event.seq, event.at)).collect();
     let mut locked = HashMap::with_capacity(rows.len());
-    for row in &rows {
+    for row in rows {
         let seq = row.number("seq")?;
         locked.insert(seq, Locked::read(row, turns.get(&seq).copied().unwrap_or_default())?);
     }
-    Ok((unbroken(&free, &locked), page))
+    Ok((unbroken(&free, locked), page))
 }
 
 fn read_page(rows: &[MySqlRow]) -> Result<Vec<Seen>, DriverError> {
@@ -110,13 +110,13 @@ fn line(mut seen: Vec<Seen>, walls: &HashMap<usize, i64>, most: usize) -> Vec<Se
 }
 
 /// Returns the locked events of the line. After an event that another relay has taken, no later event of its aggregate is taken.
-fn unbroken(free: &[Seen], locked: &HashMap<i64, Locked>) -> Vec<Locked> {
+fn unbroken(free: &[Seen], mut locked: HashMap<i64, Locked>) -> Vec<Locked> {
     let mut broken = HashMap::new();
     let mut ours = Vec::with_capacity(locked.len());
     for event in free {
         let is_broken = broken.entry(event.aggregate).or_insert(false);
-        match locked.get(&event.seq) {
-            Some(locked) if !*is_broken => ours.push(*locked),
+        match locked.remove(&event.seq) {
+            Some(locked) if !*is_broken => ours.push(locked),
             _ => *is_broken = true,
         }
     }
@@ -157,9 +157,9 @@ mod tests {
 
     #[test]
     fn nothing_is_taken_behind_an_event_that_another_relay_has() {
-        let locked = |seq| (seq, Locked { place: (EARLIEST, seq), bytes: 1, losses: 0, fresh: true });
+        let locked = |seq| (seq, Locked { place: (EARLIEST, seq), bytes: 1, losses: 0, fresh: true, row: None });
         let free = seen(&[(1, 1, 0), (2, 2, 0), (3, 3, 1), (4, 4, 0)]);
-        let ours = unbroken(&free, &HashMap::from([locked(1), locked(3), locked(4)]));
+        let ours = unbroken(&free, HashMap::from([locked(1), locked(3), locked(4)]));
         assert_eq!(ours.iter().map(|event| event.place.1).collect::<Vec<_>>(), [1, 3]);
     }
 }

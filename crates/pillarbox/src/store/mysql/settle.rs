@@ -1,16 +1,17 @@
-//! Settle on MariaDB and MySQL: one transaction, one statement for the rows of all events, fenced by the tokens of their leases.
+//! Settle on MariaDB and MySQL: one transaction, a statement for the delivered events of each lease and one for all others, fenced
+//! by the tokens of the leases.
 //!
-//! The statement returns no rows, only how many it has matched. If these are fewer than the events, some leases were lost. Then the
+//! The statements return no rows, only how many they have matched. If these are fewer than the events, some leases were lost. Then the
 //! transaction is rolled back, and a second one first reads which events are still held.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::connect::Repeats;
 use super::database::Tx;
-use super::statement::{ids_as_json, pairs};
+use super::statement::{ids_as_json, of_lease, pairs};
 use super::{MysqlStore, SQL};
 use crate::delivery::Change;
 use crate::error::DriverError;
@@ -77,13 +78,7 @@ async fn held(tx: &mut Tx, settlements: &[Settlement]) -> Result<HashSet<Uuid>, 
 }
 
 async fn settle_gone(tx: &mut Tx, gone: &[&Settlement]) -> Result<u64, DriverError> {
-    if gone.is_empty() {
-        return Ok(0);
-    }
-    let place =
-        |settlement: &&Settlement| json!([settlement.event().seq, settlement.ticket().token.simple().to_string()]);
-    let places = json!(gone.iter().map(place).collect::<Vec<_>>()).to_string();
-    let deleted = tx.done(Call::new(SQL.settle_delete).bind(places)).await?;
+    let deleted = tx.change(by_lease(gone.iter().copied(), |_| SQL.settle_delete.to_owned())).await?;
     // Most events were delivered at the first attempt, and nothing else is stored about them.
     let details: Vec<Uuid> = gone
         .iter()
@@ -99,16 +94,30 @@ async fn settle_gone(tx: &mut Tx, gone: &[&Settlement]) -> Result<u64, DriverErr
 }
 
 async fn settle_kept(tx: &mut Tx, kept: &[&Settlement]) -> Result<u64, DriverError> {
-    if kept.is_empty() {
-        return Ok(0);
+    let (plain, others): (Vec<&Settlement>, Vec<&Settlement>) =
+        kept.iter().partition(|settlement| settlement.is_plain_delivery());
+    let text = |attempts: i32| SQL.settle_plain.replace("{attempts}", &attempts.to_string());
+    let settled = tx.change(by_lease(plain.into_iter(), text)).await?;
+    if others.is_empty() {
+        return Ok(settled);
     }
     let row = |settlement: &&Settlement| {
         let row = Written::of(settlement);
         let token = row.ticket.token.simple().to_string();
         json!([settlement.event().seq, token, row.change, row.attempts, row.after, row.parked_on, row.error])
     };
-    let rows: Vec<Value> = kept.iter().map(row).collect();
-    tx.done(Call::new(SQL.settle).bind(json!(rows).to_string())).await
+    let rows: Vec<Value> = others.iter().map(row).collect();
+    Ok(settled + tx.done(Call::new(SQL.settle).bind(json!(rows).to_string())).await?)
+}
+
+/// Returns a statement for the events of each lease and number of attempts. Its text is made from that number.
+fn by_lease<'a>(settlements: impl Iterator<Item = &'a Settlement>, text: impl Fn(i32) -> String) -> Vec<String> {
+    let mut leases: BTreeMap<(Uuid, i32), Vec<i64>> = BTreeMap::new();
+    for settlement in settlements {
+        let lease = (settlement.ticket().token, settlement.verdict().attempts.cast_signed());
+        leases.entry(lease).or_default().push(settlement.event().seq);
+    }
+    leases.into_iter().map(|((token, attempts), seqs)| of_lease(&text(attempts), token, &seqs)).collect()
 }
 
 async fn settle_deliveries(tx: &mut Tx, kept: &[&Settlement]) -> Result<(), DriverError> {

@@ -76,6 +76,12 @@ pub(super) fn pairs(tickets: &[Ticket]) -> String {
     json!(tickets.iter().map(pair).collect::<Vec<_>>()).to_string()
 }
 
+/// Inserts a lease's token and a list of seqs into a text. These are numbers of this program; texts of others are always bound.
+pub(super) fn of_lease(text: &str, token: Uuid, seqs: &[i64]) -> String {
+    let seqs = seqs.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+    text.replace("{token}", &token.simple().to_string()).replace("{seqs}", &seqs)
+}
+
 #[cfg(test)]
 mod tests {
     use super::split;

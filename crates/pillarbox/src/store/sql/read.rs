@@ -11,14 +11,19 @@ use crate::store::inspect::{
 };
 use crate::store::metrics::{LaneView, Minute};
 
-pub(in crate::store) fn event(row: &impl Row) -> Result<StoredEvent, DriverError> {
+pub(super) fn event(row: &impl Row) -> Result<StoredEvent, DriverError> {
+    event_with(row, RawValue::from_string(row.text("payload")?)?)
+}
+
+/// Reads an event whose payload was read before.
+pub(in crate::store) fn event_with(row: &impl Row, payload: Box<RawValue>) -> Result<StoredEvent, DriverError> {
     Ok(StoredEvent {
         id: row.id("id")?,
         seq: row.number("seq")?,
         aggregate_type: row.text("aggregate_type")?,
         aggregate_id: row.text("aggregate_id")?,
         event_type: row.text("event_type")?,
-        payload: RawValue::from_string(row.text("payload")?)?,
+        payload,
         headers: read_headers(row.maybe_text("headers")?.as_deref()),
         idempotency_key: row.text("idempotency_key")?,
         attempts: row.small("attempts")?,
