@@ -22,7 +22,7 @@ pub mod wait;
 
 pub use celery::{Celery, CeleryWorker};
 pub use celery_outbox::CeleryOutbox;
-pub use mysql::TestMysql;
+pub use mysql::{PrivateMysql, TestMysql};
 pub use pgbouncer::PgBouncer;
 pub use port::free as free_port;
 pub use postgres::{PrivatePostgres, TestDatabase};

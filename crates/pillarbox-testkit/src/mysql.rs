@@ -1,4 +1,6 @@
-//! MariaDB for tests: a private database on the server that a whole run shares.
+//! MariaDB for tests: a private database on the server that a whole run shares, or a private server.
+
+mod private;
 
 use std::{env, thread};
 
@@ -7,6 +9,8 @@ use tokio::runtime;
 use uuid::Uuid;
 
 use crate::postgres::with_database;
+
+pub use private::PrivateMysql;
 
 /// The environment variable with the address of the shared server.
 const SHARED: &str = "PILLARBOX_TEST_MYSQL";
@@ -21,7 +25,7 @@ pub fn shared_url() -> String {
     })
 }
 
-/// A fresh database of one test, on the shared server. Its character set is latin1, which nothing may depend on.
+/// A fresh database of one test, on the shared server or another one. Its character set is latin1, which nothing may depend on.
 ///
 /// Dropping the value drops the database, except in a panic, so that the data of a failed test can be examined. Names are
 /// unique, so a leftover does no harm.
@@ -37,11 +41,19 @@ impl TestMysql {
     /// # Panics
     /// When there is no shared server, or it refuses.
     pub async fn create() -> Self {
-        let (name, server) = (format!("pillarbox_test_{}", Uuid::now_v7().simple()), shared_url());
-        execute(&server, format!("CREATE DATABASE {name} CHARACTER SET latin1"))
+        Self::create_on(&shared_url()).await
+    }
+
+    /// Creates the database on another server, for example a [`PrivateMysql`].
+    ///
+    /// # Panics
+    /// When the server is not there or refuses.
+    pub async fn create_on(server: &str) -> Self {
+        let name = format!("pillarbox_test_{}", Uuid::now_v7().simple());
+        execute(server, format!("CREATE DATABASE {name} CHARACTER SET latin1"))
             .await
             .expect("the server creates a database");
-        Self { name, server }
+        Self { name, server: server.to_owned() }
     }
 
     /// Returns the database's URL.

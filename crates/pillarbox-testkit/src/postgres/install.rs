@@ -15,7 +15,7 @@ const DEBIAN: &str = "/usr/lib/postgresql";
 /// child's process id is the program's.
 pub(crate) fn command(program: &str, directory: &Path) -> Command {
     let program = find(program);
-    let mut command = if user_id() == 0 {
+    let mut command = if is_root() {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=postgres", "--regid=postgres", "--init-groups", "--"]).arg(program);
         command
@@ -29,7 +29,7 @@ pub(crate) fn command(program: &str, directory: &Path) -> Command {
 /// Creates a temporary directory that belongs to PostgreSQL's user.
 pub(crate) fn directory() -> TempDir {
     let directory = TempDir::with_prefix("pillarbox-postgres-").expect("a temporary directory can be made");
-    if user_id() == 0 {
+    if is_root() {
         run(Command::new("chown").arg("postgres:").arg(directory.path()));
     }
     directory
@@ -39,7 +39,7 @@ pub(crate) fn directory() -> TempDir {
 pub(super) fn give(file: &Path, place: &Path) {
     let mut install = Command::new("install");
     install.args(["-m", "600"]);
-    if user_id() == 0 {
+    if is_root() {
         install.args(["-o", "postgres"]);
     }
     run(install.arg(file).arg(place));
@@ -85,12 +85,18 @@ fn find(program: &str) -> PathBuf {
         .unwrap_or_else(|| program.into())
 }
 
+/// Returns whether this process is root's.
+pub(crate) fn is_root() -> bool {
+    user_id() == 0
+}
+
 fn user_id() -> u32 {
     fs::metadata("/proc/self").map_or(u32::MAX, |process| process.uid())
 }
 
-fn run(command: &mut Command) {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; {MISSING}"));
+/// Runs a command to its end.
+pub(crate) fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; run `make setup`"));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {}: {errors}", output.status);
 }

@@ -1,6 +1,7 @@
 //! The testkit's own tests: what other tests stand on holds.
 
 mod brokers;
+mod mysql;
 mod postgres;
 mod process;
 mod receiver;
