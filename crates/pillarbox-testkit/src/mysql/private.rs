@@ -134,6 +134,8 @@ impl PrivateMysql {
         command.arg("--no-defaults").args(user()).arg(format!("--datadir={}", data(&self.server)));
         command.args(["--bind-address=127.0.0.1", "--socket=socket", "--pid-file=mariadbd.pid", "--skip-name-resolve"]);
         command.args(["--innodb-buffer-pool-size=128M", "--max-connections=1000"]);
+        // Not the machine's directory: a server that starts deletes the temporary files of others there.
+        command.arg(format!("--tmpdir={}", self.server.directory().display()));
         command.arg(format!("--port={}", self.port())).args(&self.settings);
         self.server.start(command).await;
         let url = self.url();

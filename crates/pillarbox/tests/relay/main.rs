@@ -5,6 +5,8 @@
 mod adopted;
 mod crashes;
 mod failover;
+#[cfg(feature = "mysql")]
+mod failover_mysql;
 mod fixture;
 mod leases;
 mod memory;

@@ -1,4 +1,4 @@
-//! The database under torture: a private PostgreSQL that can be killed, or a SQLite file. Beside the outbox there is the
+//! The database under torture: a private PostgreSQL or MariaDB that can be killed, or a SQLite file. Beside the outbox there is the
 //! application's table. Its rows are the committed events, even after the outbox has deleted them.
 
 use std::collections::HashSet;
@@ -6,30 +6,41 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use pillarbox::store::mysql::MysqlStore;
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::sqlite::SqliteStore;
 use pillarbox::store::{Counts, EventView, Filter, Paging, State};
 use pillarbox::{Event, Inspect, emit_all};
-use pillarbox_testkit::PrivatePostgres;
+use pillarbox_testkit::{PrivateMysql, PrivatePostgres};
+use sqlx::mysql::MySqlPool;
 use uuid::Uuid;
 
 use crate::Kind;
 
 pub(crate) struct Database {
-    server: Option<PrivatePostgres>,
+    server: Server,
     file: PathBuf,
     outbox: Outbox,
+}
+
+enum Server {
+    Mysql(PrivateMysql),
+    Postgres(PrivatePostgres),
+    /// A SQLite file has none.
+    None,
 }
 
 /// The outbox, as used by producers and the verdict.
 #[derive(Clone)]
 pub(crate) enum Outbox {
+    Mysql(MysqlStore, MySqlPool),
     Postgres(PostgresStore),
     Sqlite(SqliteStore),
 }
 
 const APPLICATION_ON_POSTGRES: &str =
     "CREATE TABLE application (event_id uuid PRIMARY KEY, seq bigint NOT NULL, aggregate_id text NOT NULL)";
+const APPLICATION_ON_MYSQL: &str = "CREATE TABLE application (event_id binary(16) PRIMARY KEY, seq bigint NOT NULL, aggregate_id varchar(100) NOT NULL)";
 const APPLICATION_ON_SQLITE: &str =
     "CREATE TABLE application (event_id TEXT PRIMARY KEY, seq INTEGER NOT NULL, aggregate_id TEXT NOT NULL)";
 
@@ -43,19 +54,28 @@ impl Database {
     pub(crate) async fn start(kind: Kind, dir: &Path) -> Result<Self> {
         let file = dir.join("outbox.db");
         let (server, outbox) = match kind {
+            Kind::Mysql => {
+                // The server's own defaults: a confirmed commit is on disk.
+                let server = PrivateMysql::start_with(&[]).await;
+                let store = MysqlStore::connect(&server.url()).await?;
+                store.migrate().await?;
+                let pool = MySqlPool::connect(&server.url()).await?;
+                sqlx::query(APPLICATION_ON_MYSQL).execute(&pool).await?;
+                (Server::Mysql(server), Outbox::Mysql(store, pool))
+            }
             Kind::Postgres => {
                 // The server's own defaults: a confirmed commit is on disk.
                 let server = PrivatePostgres::start_with(&[]).await;
                 let store = PostgresStore::connect(&server.url(), "public").await?;
                 store.migrate().await?;
                 sqlx::query(APPLICATION_ON_POSTGRES).execute(store.pool()).await?;
-                (Some(server), Outbox::Postgres(store))
+                (Server::Postgres(server), Outbox::Postgres(store))
             }
             Kind::Sqlite => {
                 let store = SqliteStore::open(&file).await?;
                 store.migrate().await?;
                 sqlx::query(APPLICATION_ON_SQLITE).execute(store.pool()).await?;
-                (None, Outbox::Sqlite(store))
+                (Server::None, Outbox::Sqlite(store))
             }
         };
         Ok(Self { server, file, outbox })
@@ -63,8 +83,9 @@ impl Database {
 
     pub(crate) fn url(&self) -> String {
         match &self.server {
-            Some(server) => server.url(),
-            None => format!("sqlite://{}", self.file.display()),
+            Server::Mysql(server) => server.url(),
+            Server::Postgres(server) => server.url(),
+            Server::None => format!("sqlite://{}", self.file.display()),
         }
     }
 
@@ -75,17 +96,18 @@ impl Database {
     /// Restarts the server as after a crash. Returns false for a SQLite file, which has no server.
     pub(crate) async fn crash(&mut self) -> bool {
         match &mut self.server {
-            Some(server) => {
-                server.restart_immediate().await;
-                true
-            }
-            None => false,
+            Server::Mysql(server) => server.restart_immediate().await,
+            Server::Postgres(server) => server.restart_immediate().await,
+            Server::None => return false,
         }
+        true
     }
 
     pub(crate) async fn stop(&mut self) {
-        if let Some(server) = &mut self.server {
-            server.stop().await;
+        match &mut self.server {
+            Server::Mysql(server) => server.stop().await,
+            Server::Postgres(server) => server.stop().await,
+            Server::None => {}
         }
     }
 }
@@ -95,6 +117,18 @@ impl Outbox {
     /// was confirmed.
     pub(crate) async fn transact(&self, events: Vec<Event>, commit: bool) -> Result<Vec<Uuid>> {
         match self {
+            Self::Mysql(_, pool) => {
+                let mut tx = pool.begin().await?;
+                let ids = ids(emit_all(&mut tx, events).await?);
+                for id in &ids {
+                    sqlx::query("INSERT INTO application SELECT id, seq, aggregate_id FROM outbox_event WHERE id = ?")
+                        .bind(id)
+                        .execute(&mut *tx)
+                        .await?;
+                }
+                let _ = if commit { tx.commit().await } else { tx.rollback().await };
+                Ok(ids)
+            }
             Self::Postgres(store) => {
                 let mut tx = store.pool().begin().await?;
                 let ids = ids(emit_all(&mut tx, events).await?);
@@ -126,6 +160,13 @@ impl Outbox {
     /// Returns the committed events, in the order of `seq`.
     pub(crate) async fn committed(&self) -> Result<Vec<Place>> {
         match self {
+            Self::Mysql(_, pool) => {
+                let rows: Vec<(Uuid, String)> =
+                    sqlx::query_as("SELECT event_id, aggregate_id FROM application ORDER BY seq")
+                        .fetch_all(pool)
+                        .await?;
+                Ok(rows.into_iter().map(|(id, aggregate_id)| Place { id, aggregate_id }).collect())
+            }
             Self::Postgres(store) => {
                 let rows: Vec<(Uuid, String)> =
                     sqlx::query_as("SELECT event_id, aggregate_id FROM application ORDER BY seq")
@@ -155,6 +196,7 @@ impl Outbox {
 
     async fn count(&self, statement: &'static str) -> Result<i64> {
         Ok(match self {
+            Self::Mysql(_, pool) => sqlx::query_scalar(statement).fetch_one(pool).await?,
             Self::Postgres(store) => sqlx::query_scalar(statement).fetch_one(store.pool()).await?,
             Self::Sqlite(store) => sqlx::query_scalar(statement).fetch_one(store.pool()).await?,
         })
@@ -200,6 +242,7 @@ impl Outbox {
 
     fn inspect(&self) -> &dyn Inspect {
         match self {
+            Self::Mysql(store, _) => store,
             Self::Postgres(store) => store,
             Self::Sqlite(store) => store,
         }

@@ -1,4 +1,4 @@
-//! Tests that nothing is lost: producers commit and roll back while relays are killed, PostgreSQL is restarted, and the
+//! Tests that nothing is lost: producers commit and roll back while relays are killed, the database is restarted, and the
 //! receiver fails, hangs and dies. At the end, every committed event has arrived, no rolled-back event has, only the expected
 //! events have failed, and every duplicate has a cause. With `--order`, relays keep the order of aggregates, of which there are
 //! few, and first arrivals of each aggregate must be in order. With `--fan-out`, half of the events also go to a second
@@ -39,7 +39,7 @@ struct Arguments {
     #[arg(long, default_value_t = 3)]
     relays: usize,
     /// The databases to test.
-    #[arg(long, value_enum, default_values_t = [Kind::Postgres, Kind::Sqlite])]
+    #[arg(long, value_enum, default_values_t = [Kind::Postgres, Kind::Mysql, Kind::Sqlite])]
     database: Vec<Kind>,
     /// How PostgreSQL's claims are held: auto (which is by lease while relays are being killed), lease or lock.
     #[arg(long, default_value = "lock")]
@@ -60,6 +60,7 @@ struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
+    Mysql,
     Postgres,
     Sqlite,
 }

@@ -1,6 +1,7 @@
 //! The connections of a store on MariaDB or MySQL: sessions that are set up alike, with a deadline on every wait. A connection
 //! on which something was waited for in vain, or whose transaction was not ended, is closed and never used again.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, mem};
@@ -25,6 +26,9 @@ const TEST: Duration = Duration::from_secs(2);
 /// The number of times that a statement or a short transaction is repeated after a deadlock.
 const REPEATS: u32 = 8;
 
+/// The errors of a server that accepts no writes: `read_only`, `super_read_only`, and a transaction that is read-only.
+const READ_ONLY: [u16; 3] = [1290, 1836, 1792];
+
 /// The server did not respond in time.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer within {0:?}; the connection was closed")]
@@ -36,6 +40,8 @@ pub(super) struct Connections {
     settings: MysqlSettings,
     pub(super) server: Server,
     idle: Mutex<Vec<(MySqlConnection, Instant)>>,
+    /// How often [`Connections::forget`] was called.
+    forgotten: AtomicU64,
     permits: Arc<Semaphore>,
 }
 
@@ -62,6 +68,7 @@ impl Connections {
             settings,
             server,
             idle: Mutex::new(vec![(first, Instant::now())]),
+            forgotten: AtomicU64::new(0),
             permits: Arc::new(Semaphore::new(settings.connections)),
         }))
     }
@@ -82,7 +89,22 @@ impl Connections {
     }
 
     fn link(self: &Arc<Self>, connection: MySqlConnection, permit: OwnedSemaphorePermit) -> Link {
-        Link { connection: Some(connection), home: Arc::clone(self), is_clean: true, is_open: false, _permit: permit }
+        let epoch = self.forgotten.load(Ordering::Acquire);
+        Link {
+            connection: Some(connection),
+            home: Arc::clone(self),
+            epoch,
+            is_clean: true,
+            is_open: false,
+            _permit: permit,
+        }
+    }
+
+    /// Closes all connections, those in use when they come back: the server has become read-only, and another one may be the
+    /// primary.
+    pub(super) fn forget(&self) {
+        self.forgotten.fetch_add(1, Ordering::AcqRel);
+        self.lock().clear();
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(MySqlConnection, Instant)>> {
@@ -111,6 +133,8 @@ pub(super) struct Done {
 pub(super) struct Link {
     connection: Option<MySqlConnection>,
     home: Arc<Connections>,
+    /// The value of `forgotten` when it was taken.
+    epoch: u64,
     /// Whether nothing is under way.
     is_clean: bool,
     /// Whether a transaction is open.
@@ -171,10 +195,15 @@ impl Link {
         Ok((self.home.settings.deadline, connection))
     }
 
-    /// Records how some work ended. After an error of the server itself, the connection is as good as before.
+    /// Records how some work ended. After an error of the server itself, the connection is as good as before, unless the server has
+    /// become read-only.
     pub(super) fn ended<T>(&mut self, result: Result<Result<T, DriverError>, Elapsed>) -> Result<T, DriverError> {
         let result = result.map_err(|_| Silent(self.home.settings.deadline))?;
-        self.is_clean = result.as_ref().err().is_none_or(|error| number(error).is_some());
+        let number = result.as_ref().err().map(number);
+        self.is_clean = number.is_none_or(|number| number.is_some());
+        if number.flatten().is_some_and(|number| READ_ONLY.contains(&number)) {
+            self.home.forget();
+        }
         result
     }
 
@@ -186,7 +215,8 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         let connection = mem::take(&mut self.connection);
-        if let Some(connection) = connection.filter(|_| self.is_clean && !self.is_open) {
+        let is_current = self.epoch == self.home.forgotten.load(Ordering::Acquire);
+        if let Some(connection) = connection.filter(|_| self.is_clean && !self.is_open && is_current) {
             self.home.lock().push((connection, Instant::now()));
         }
     }

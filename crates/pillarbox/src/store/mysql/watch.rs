@@ -15,7 +15,7 @@ use crate::store::sql::{Call, Row};
 const PAUSE: Duration = Duration::from_millis(15);
 /// The pause is at least this multiple of the time that a read takes, because a busy server has better things to do.
 const SHARE: u32 = 50;
-/// The pause after a read that failed.
+/// The pause after a read that failed, or that found a server that is read-only.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(500);
 
 /// The newest event, and the oldest event that has just become due.
@@ -23,6 +23,8 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(500);
 struct Seen {
     newest: Option<i64>,
     first: Option<i64>,
+    /// Whether the server accepts no writes, except from administrators.
+    read_only: bool,
 }
 
 impl Seen {
@@ -49,8 +51,17 @@ pub(super) async fn start(connections: &Arc<Connections>, waker: Waker) -> Resul
                     if seen.is_news(before) {
                         waker.wake();
                     }
-                    before = seen;
                     pause = PAUSE.max(began.elapsed() * SHARE);
+                    if seen.read_only {
+                        if !before.read_only {
+                            tracing::warn!(
+                                "the server has become read-only; connecting again until it can be written to"
+                            );
+                        }
+                        connections.forget();
+                        pause = PAUSE_AFTER_ERROR;
+                    }
+                    before = seen;
                 }
                 Err(error) => {
                     tracing::debug!(%error, "watching for events failed; trying again");
@@ -65,7 +76,11 @@ pub(super) async fn start(connections: &Arc<Connections>, waker: Waker) -> Resul
 async fn look(connections: &Arc<Connections>) -> Result<Seen, DriverError> {
     let done = connections.acquire().await?.run(&Call::new(SQL.watch)).await?;
     let row = done.rows.first().ok_or("no row")?;
-    Ok(Seen { newest: row.maybe_number("newest")?, first: row.maybe_number("first")? })
+    Ok(Seen {
+        newest: row.maybe_number("newest")?,
+        first: row.maybe_number("first")?,
+        read_only: row.flag("read_only")?,
+    })
 }
 
 #[cfg(test)]
@@ -73,12 +88,12 @@ mod tests {
     use super::Seen;
 
     fn seen(newest: i64, first: Option<i64>) -> Seen {
-        Seen { newest: Some(newest), first }
+        Seen { newest: Some(newest), first, read_only: false }
     }
 
     #[test]
     fn an_emit_is_news_once() {
-        let nothing = Seen { newest: None, first: None };
+        let nothing = Seen { newest: None, first: None, read_only: false };
         assert!(seen(1, Some(1)).is_news(nothing));
         assert!(seen(6, None).is_news(seen(5, None)), "claimed by another relay meanwhile, or not yet due");
         assert!(!seen(6, None).is_news(seen(6, None)));
