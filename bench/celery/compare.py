@@ -122,13 +122,13 @@ def prepare(rows: int) -> None:
     import shop
 
     with connection.cursor() as cursor:
-        cursor.execute("SELECT to_regclass('compare_rows')")
-        if cursor.fetchone()[0] is None:
+        if "compare_rows" not in connection.introspection.table_names():
             with transaction.atomic():
                 for number in range(rows):
                     shop.process.delay(order(number))
-            cursor.execute("CREATE TABLE compare_rows AS TABLE celery_outbox")
-        cursor.execute("TRUNCATE celery_outbox, celery_outbox_dead_letter")
+            cursor.execute("CREATE TABLE compare_rows AS SELECT * FROM celery_outbox")
+        for table in ("celery_outbox", "celery_outbox_dead_letter"):
+            cursor.execute(f"TRUNCATE TABLE {table}")
 
 
 def order(number: int) -> dict:
@@ -141,7 +141,11 @@ def refill() -> None:
     from django.db import connection
 
     with connection.cursor() as cursor:
-        cursor.execute("TRUNCATE celery_outbox")
+        cursor.execute("TRUNCATE TABLE celery_outbox")
+        if connection.vendor == "mysql":
+            cursor.execute("INSERT INTO celery_outbox SELECT * FROM compare_rows")
+            cursor.execute("ANALYZE TABLE celery_outbox")
+            return
         cursor.execute("INSERT INTO celery_outbox OVERRIDING SYSTEM VALUE TABLE compare_rows")
         cursor.execute("VACUUM ANALYZE celery_outbox")
         cursor.execute("CHECKPOINT")

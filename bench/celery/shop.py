@@ -9,12 +9,19 @@ from urllib.parse import urlsplit
 from django_celery_outbox.app import OutboxCelery
 
 _database = urlsplit(os.environ["COMPARE_DATABASE_URL"])
+_engine = "mysql" if _database.scheme == "mysql" else "postgresql"
+if _engine == "mysql":
+    import pymysql
+
+    # Django asks for mysqlclient by its version; PyMySQL says that it can stand in for it.
+    pymysql.version_info = (2, 2, 1, "final", 0)
+    pymysql.install_as_MySQLdb()
 
 SECRET_KEY = "for a comparison"
 INSTALLED_APPS = ["django_celery_outbox"]
 DATABASES = {
     "default": {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": f"django.db.backends.{_engine}",
         "NAME": _database.path.lstrip("/"),
         "USER": _database.username,
         "PASSWORD": _database.password or "",

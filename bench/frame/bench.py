@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from frame import machine
 from frame.database import Database
+from frame.mariadb import MariaDb
 from frame.rounds import Sample, interleave
 from frame.servers import ROOT, Servers
 
@@ -59,6 +60,10 @@ class Bench:
     def postgres(self, name: str, template: Database | None = None) -> Database:
         """A fresh database on the private server, empty or copied from one to which nobody is connected."""
         return Database.create(self._servers.postgres, name, template)
+
+    def mariadb(self, name: str) -> MariaDb:
+        """A database on the private MariaDB, which need not exist yet."""
+        return MariaDb(self._servers.mysql, name)
 
     def outbox(self, name: str) -> Database:
         """A fresh database with Pillarbox's tables, made by its own `migrate`."""

@@ -42,6 +42,7 @@ class Servers:
     """They run from the start to the end of a `with` block."""
 
     postgres: str
+    mysql: str
     amqp: str
     redis: str
     http: str
@@ -72,7 +73,8 @@ class Servers:
             text=True,
         ).stdout
         addresses = dict(re.findall(r"^export PILLARBOX_TEST_(\w+)=(\S+)$", said, re.MULTILINE))
-        self.postgres, self.amqp, self.redis = (addresses[name] for name in ("POSTGRES", "AMQP", "REDIS"))
+        self.postgres, self.mysql = addresses["POSTGRES"], addresses["MYSQL"]
+        self.amqp, self.redis = addresses["AMQP"], addresses["REDIS"]
         home = Path(self._state.read_text().strip())
         self._postmaster = int((home / "postgres/pid").read_text())
         self._start_nginx()
