@@ -17,7 +17,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from pillarbox import mask, statements
+from pillarbox import mask
+from pillarbox.fields import read_moment
 from pillarbox.mask import Shown
 from pillarbox.models import DeadLetter, OutboxEvent
 from pillarbox.store import Store
@@ -91,15 +92,18 @@ class _ReadOnlyAdmin(admin.ModelAdmin):
 
     @admin.display(description=_("failed attempts"))
     def failed_attempts(self, event: OutboxEvent) -> str:
-        rows = statements.run(_store().connection, "get_attempts", str(event.pk))
-        shown = Shown(event)
-        lines = ((number, at, to, shown.text(error)) for number, to, at, _ms, _code, error, _answer in rows)
+        store, shown = _store(), Shown(event)
+        rows = store.database.run("get_attempts", store.database.id(event.pk))
+        lines = (
+            (number, read_moment(at, store.connection), to, shown.text(error))
+            for number, to, at, _ms, _code, error, _answer in rows
+        )
         return format_html_join("", "{}. {} {}: {}<br>", lines) or "-"
 
     @admin.display(description=_("destinations"))
     def destinations(self, event: OutboxEvent) -> str:
-        rows = statements.run(_store().connection, "get_deliveries", str(event.pk))
-        shown = Shown(event)
+        database, shown = _store().database, Shown(event)
+        rows = database.run("get_deliveries", database.id(event.pk))
         lines = ((to, status, attempts, shown.text(error)) for to, status, attempts, _due, _at, error in rows)
         return format_html_join("", "{}: {} ({}) {}<br>", lines) or "-"
 

@@ -19,8 +19,8 @@ class PillarboxConfig(AppConfig):
 
     def ready(self) -> None:
         from pillarbox.checks import check_settings
+        from pillarbox.databases.sqlite import teach_moments
         from pillarbox.schema import make_without_migrations
-        from pillarbox.sqlite import teach_moments
 
         checks.register(check_settings)
         connection_created.connect(teach_moments, dispatch_uid="pillarbox.sqlite")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import sqlite3
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -15,6 +14,8 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
 from django.utils.module_loading import import_string
+
+from pillarbox import databases
 
 KNOWN_SETTINGS = {
     "PILLARBOX_DELIVER_ON_COMMIT",
@@ -32,8 +33,6 @@ _POSITIVE_NUMBERS = (
     "PILLARBOX_LEASE_SECONDS",
     "PILLARBOX_PAYLOAD_LIMIT",
 )
-# The core's statements use `->>`.
-_LEAST_SQLITE = (3, 38, 0)
 
 
 def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
@@ -46,15 +45,13 @@ def _database() -> Iterator[CheckMessage]:
     from pillarbox.models import OutboxEvent
 
     connection = connections[router.db_for_write(OutboxEvent)]
-    if connection.vendor not in ("postgresql", "sqlite"):
+    if connection.vendor in databases.KINDS:
+        yield from databases.of(connection).check()
+    else:
         yield Error(
             f'The outbox cannot be in the database "{connection.alias}" ({connection.vendor}).',
-            hint="It needs PostgreSQL or SQLite: route the app pillarbox to such a database with a database router.",
+            hint=f"It needs {databases.NEEDED}: route the app pillarbox to such a database with a database router.",
             id="pillarbox.E001",
-        )
-    elif connection.vendor == "sqlite" and sqlite3.sqlite_version_info < _LEAST_SQLITE:
-        yield Error(
-            f"SQLite {sqlite3.sqlite_version} is too old for the outbox: it needs 3.38 or newer.", id="pillarbox.E002"
         )
 
 

@@ -8,18 +8,22 @@ repeated: the earlier statements are lost with the connection, and the caller mu
 from __future__ import annotations
 
 import logging
+import random
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from django.db import DatabaseError, DataError, IntegrityError, InterfaceError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from pillarbox import databases
+
 logger = logging.getLogger("pillarbox")
 
 T = TypeVar("T")
 
-#: SQLSTATE of a write on a server that is a standby, or has become one.
-_READ_ONLY = "25006"
+#: The longest pauses, in seconds, before a transaction is repeated that was the victim of a deadlock.
+_PAUSES = (0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.064, 0.064)
 
 
 def in_transaction(connection: BaseDatabaseWrapper) -> bool:
@@ -37,6 +41,23 @@ def close_if_broken(connection: BaseDatabaseWrapper) -> None:
         connection.close()
 
 
+def repeat_conflicts(connection: BaseDatabaseWrapper, operation: Callable[[], T]) -> T:
+    """Runs a short transaction; one that the database has rolled back for the sake of another runs again.
+
+    Inside a transaction of the caller nothing is repeated.
+    """
+    if in_transaction(connection):
+        return operation()
+    for pause in _PAUSES:
+        try:
+            return operation()
+        except DatabaseError as error:
+            if not databases.of(connection).is_conflict(error):
+                raise
+            time.sleep(random.uniform(0, pause))  # noqa: S311
+    return operation()
+
+
 def run_write(
     connection: BaseDatabaseWrapper, statement: Callable[[], T], found: Callable[[], T | None] | None = None
 ) -> T:
@@ -49,7 +70,7 @@ def run_write(
         return statement()
     before = connection.connection
     try:
-        return statement()
+        return repeat_conflicts(connection, statement)
     except (DatabaseError, InterfaceError) as error:
         if before is None or not _is_broken(connection, before, error):
             raise
@@ -67,8 +88,7 @@ def run_write(
 def _is_broken(connection: BaseDatabaseWrapper, before: Any, error: Exception) -> bool:
     if isinstance(error, DataError | IntegrityError):
         return False
-    # psycopg 3 and psycopg 2.
-    if _READ_ONLY in (getattr(error.__cause__, name, None) for name in ("sqlstate", "pgcode")):
+    if databases.of(connection).is_lost(error):
         return True
     # Leaving an atomic block replaces a connection on which nothing can be rolled back.
     return connection.connection is not before or not connection.is_usable()

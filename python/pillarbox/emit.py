@@ -23,13 +23,12 @@ from django.db import IntegrityError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
-from pillarbox import on_commit, statements
+from pillarbox import databases, on_commit
 from pillarbox.connection import in_transaction, run_write
-from pillarbox.fields import moment_text, read_moment
-from pillarbox.ids import uuid7
+from pillarbox.fields import read_moment
+from pillarbox.ids import as_uuid, uuid7
 from pillarbox.log import warn
 from pillarbox.models import CELERY, OutboxEvent
-from pillarbox.store import as_uuid
 
 _logger = logging.getLogger(__name__)
 
@@ -172,15 +171,8 @@ def _found(alias: str, rows: Sequence[Row]) -> Written | None:
 
 def _insert(connection: BaseDatabaseWrapper, columns: list[tuple[Any, ...]]) -> Written:
     """The seq and the moment of each row that was written."""
-    if connection.vendor == "sqlite":
-        texts = [(*row[:8], row[8] and moment_text(row[8])) for row in columns]
-        answers = statements.run(connection, "emit", json.dumps(texts))
-    elif len(columns) == 1:
-        answers = statements.run(connection, "emit_one", *columns[0])
-        return {as_uuid(columns[0][0]): (answer[0], read_moment(answer[1])) for answer in answers}
-    else:
-        answers = statements.run(connection, "emit", *map(list, zip(*columns, strict=True)))
-    return {as_uuid(answer[0]): (answer[1], read_moment(answer[5])) for answer in answers}
+    written = databases.of(connection).insert(columns)
+    return {as_uuid(id): (seq, read_moment(created_at, connection)) for id, seq, created_at in written}
 
 
 def _columns(row: Row) -> tuple[Any, ...]:
@@ -201,7 +193,7 @@ def _columns(row: Row) -> tuple[Any, ...]:
     if attempts is not None and not 0 <= attempts <= _ATTEMPTS_LIMIT:
         raise InvalidEvent(f"max_attempts is {attempts}, the limit is {_ATTEMPTS_LIMIT}; 0 means never give up")
     return (
-        str(row.id),
+        row.id,
         row.aggregate_type,
         row.aggregate_id,
         row.event_type,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from typing import Any
 
 
 def uuid7() -> uuid.UUID:
@@ -13,3 +14,10 @@ def uuid7() -> uuid.UUID:
     value = value & ~(0xF << 76) | 7 << 76
     value = value & ~(0x3 << 62) | 2 << 62
     return uuid.UUID(int=value)
+
+
+def as_uuid(value: Any) -> uuid.UUID:
+    """An id as a database returned it: as it is, as text or as its bytes."""
+    if isinstance(value, uuid.UUID):
+        return value
+    return uuid.UUID(bytes=value) if isinstance(value, bytes) else uuid.UUID(value)

@@ -79,7 +79,7 @@ class _Round:
             return
         failed = _run(self.store, event)
         verdict = judge(event, failed, random.random())  # noqa: S311
-        ours = self.store.settle(event.pk, self.token, verdict, failed)
+        ours = self.store.settle(event, self.token, verdict, failed)
         self.events.remove(event)
         if not ours:
             logger.warning("pillarbox_lease_lost: event %s took longer than its lease; it will be sent again", event.pk)

@@ -10,23 +10,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from django.db import NotSupportedError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-_FOLDERS = {"postgresql": "postgres", "sqlite": "sqlite"}
-_PARAMETER = re.compile(r"[$?](\d+)")
+# `$1` on PostgreSQL, `?1` elsewhere; `?` alone is the next one.
+_PARAMETER = re.compile(r"\$(\d+)|\?(\d*)")
 _COMMENT = re.compile(r"--[^\n]*")
-
-
-def folder(connection: BaseDatabaseWrapper) -> str:
-    """Where the statements for this database stand."""
-    try:
-        return _FOLDERS[connection.vendor]
-    except KeyError:
-        raise NotSupportedError(
-            f'the outbox cannot be in the database "{connection.alias}" ({connection.vendor}): it needs PostgreSQL '
-            "or SQLite; route the app pillarbox to such a database with a database router"
-        ) from None
 
 
 @cache
@@ -35,20 +23,26 @@ def text(folder: str, name: str) -> str:
     return files("pillarbox").joinpath("sql", folder, f"{name}.sql").read_text(encoding="utf-8")
 
 
+def without_comments(script: str) -> str:
+    """No statement has two dashes in a literal."""
+    return _COMMENT.sub("", script)
+
+
 @cache
-def _prepared(folder: str, name: str) -> tuple[str, tuple[int, ...]]:
-    """A statement with `%s` for its numbered parameters, and their order of appearance.
+def prepared(folder: str, name: str) -> tuple[str, tuple[int, ...]]:
+    """A statement with `%s` for its parameters, and their numbers in the order of appearance.
 
     Tables resolve through the connection's search_path, so the schema's name goes.
     """
-    statement = _COMMENT.sub("", text(folder, name)).replace("{schema}.", "").replace("%", "%%")
-    order = tuple(int(number) - 1 for number in _PARAMETER.findall(statement))
+    statement = without_comments(text(folder, name)).replace("{schema}.", "").replace("%", "%%")
+    found = [number or other for number, other in _PARAMETER.findall(statement)]
+    order = tuple(int(number) - 1 if number else place for place, number in enumerate(found))
     return _PARAMETER.sub("%s", statement), order
 
 
-def run(connection: BaseDatabaseWrapper, name: str, *params: Any) -> list[tuple[Any, ...]]:
+def run(connection: BaseDatabaseWrapper, folder: str, name: str, *params: Any) -> list[tuple[Any, ...]]:
     """Runs a statement with its parameters and answers its rows, if it has any."""
-    statement, order = _prepared(folder(connection), name)
+    statement, order = prepared(folder, name)
     with connection.cursor() as cursor:
         cursor.execute(statement, [params[number] for number in order])
         return cursor.fetchall() if cursor.description else []

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from django.db import router
 from django.db.models import Count, Sum
 
-from pillarbox import statements
 from pillarbox.models import OutboxEvent
 from pillarbox.store import Store
 
@@ -40,7 +39,7 @@ class Summary:
 def summary(*, count_up_to: int = ALL, using: str | None = None) -> Summary:
     """Counts; from so many rows on (PostgreSQL) the total is the database's estimate."""
     store = Store(using or router.db_for_read(OutboxEvent))
-    row = statements.run(store.connection, "summary", count_up_to)[0]
+    row = store.database.run("summary", count_up_to)[0]
     oldest = None if row[7] is None else max(0.0, row[7])
     return Summary(*row[:6], estimated=bool(row[6]), oldest_pending=oldest)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 import logging
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -19,7 +18,7 @@ from django.conf import settings
 from django.db import connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from pillarbox import metrics, statements
+from pillarbox import databases, metrics
 from pillarbox.celery import context, leaving, message
 from pillarbox.connection import in_transaction, run_write
 from pillarbox.ids import uuid7
@@ -48,6 +47,10 @@ class Row(NamedTuple):
     payload: str
     trace: str | None
     due: Any
+
+    @property
+    def aggregate_id(self) -> str:
+        return self.task_id[:_AGGREGATE_ID_LIMIT]
 
 
 class Batch:
@@ -109,21 +112,16 @@ def _write(row: Row) -> None:
         _write_all([row])
         return
     connection = connections[row.alias]
-    params = (row.id, row.task_id[:_AGGREGATE_ID_LIMIT], row.task_name, row.payload, row.trace)
-    name = "record" if _is_woken(connection) else "record_and_wake"
-    _run(connection, [row], name, *params)
+    record = partial(databases.of(connection).record, row, is_woken=_is_woken(connection))
+    run_write(connection, record, partial(_found, [row]))
 
 
-def _run(connection: BaseDatabaseWrapper, rows: list[Row], name: str, *params: Any) -> None:
-    run_write(connection, partial(statements.run, connection, name, *params), partial(_found, rows))
-
-
-def _found(rows: list[Row]) -> list[Any] | None:
-    """Not None if the rows are in the table already."""
+def _found(rows: list[Row]) -> bool | None:
+    """True if the rows are in the table already."""
     from pillarbox.models import OutboxEvent
 
     there = OutboxEvent.objects.using(rows[0].alias).filter(pk__in=[row.id for row in rows])
-    return [] if there.count() == len(rows) else None
+    return there.count() == len(rows) or None
 
 
 def _is_woken(connection: BaseDatabaseWrapper) -> bool:
@@ -163,16 +161,8 @@ def record_together(rows: list[tuple[type, Row]]) -> None:
 
 
 def _write_all(rows: list[Row]) -> None:
-    """One JSON text with all rows: what they carry is JSON already, and need not be escaped for an array of texts."""
-    written = ",".join(
-        f'{{"id":"{row.id}","aggregate_id":{json.dumps(row.task_id[:_AGGREGATE_ID_LIMIT])},'
-        f'"event_type":{json.dumps(row.task_name)},"payload":{row.payload}'
-        + (f',"headers":{row.trace}' if row.trace else "")
-        + (f',"due":"{row.due}"' if row.due else "")
-        + "}"
-        for row in rows
-    )
-    _run(connections[rows[0].alias], rows, "record_all", f"[{written}]")
+    connection = connections[rows[0].alias]
+    run_write(connection, partial(databases.of(connection).record_all, rows), partial(_found, rows))
 
 
 def _tell(sender: type, row: Row) -> None:
@@ -193,9 +183,7 @@ def _held_until(eta: str | None, connection: BaseDatabaseWrapper) -> Any:
     hold = getattr(settings, "PILLARBOX_HOLD_ETA_SECONDS", None)
     if hold is None:
         return None
-    from pillarbox.fields import moment_text
-
     until = maybe_iso8601(eta) - datetime.timedelta(seconds=hold)
     if until <= datetime.datetime.now(datetime.timezone.utc):
         return None
-    return moment_text(until) if connection.vendor == "sqlite" else until
+    return databases.kind_of(connection).moment(until)

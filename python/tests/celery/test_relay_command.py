@@ -11,6 +11,8 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
@@ -18,8 +20,9 @@ from django.db import connection, connections, transaction
 from django.test import override_settings
 from kombu import Connection
 
-from pillarbox import program
+from pillarbox import databases, program
 from pillarbox.celery import OutboxCelery
+from pillarbox.databases.postgres import Postgres
 from pillarbox.models import OutboxEvent
 from tests.celery.conftest import make
 from tests.django.program import program as built
@@ -276,6 +279,11 @@ def test_what_cannot_be_started_says_why(db, tmp_path):
             assert relay.process.wait(timeout=30) == 1
 
 
+def url_of(kind: type[databases.Database], settings: dict[str, Any]) -> str:
+    """What the relay is given for a database with these settings."""
+    return kind(SimpleNamespace(alias="default", settings_dict=settings)).url()
+
+
 @pytest.mark.parametrize(
     ("database", "url"),
     [
@@ -300,18 +308,18 @@ def test_what_cannot_be_started_says_why(db, tmp_path):
 )
 def test_databases_as_urls(database, url):
     defaults = {"USER": "", "PASSWORD": "", "HOST": "", "PORT": "", "OPTIONS": {}}
-    assert program._postgres_url("default", {**defaults, **database}) == url
+    assert url_of(Postgres, {**defaults, **database}) == url
 
 
 def test_databases_that_the_relay_cannot_open_are_refused(monkeypatch):
     with pytest.raises(ImproperlyConfigured, match="service file"):
-        program._postgres_url("default", {"OPTIONS": {"service": "x"}})
+        url_of(Postgres, {"OPTIONS": {"service": "x"}})
     with pytest.raises(ImproperlyConfigured, match="names 3 hosts and PORT 2 ports"):
-        program._postgres_url("default", {"HOST": "a,b,c", "PORT": "1,2"})
+        url_of(Postgres, {"HOST": "a,b,c", "PORT": "1,2"})
     for name in (":memory:", "file:lite?mode=memory&cache=shared", "file:/tmp/lite.db?mode=ro"):
         monkeypatch.setitem(connections["lite"].settings_dict, "NAME", name)
         with pytest.raises(ImproperlyConfigured, match="is not a file, but the relay needs one"):
-            program.database_url("lite")
+            databases.of(connections["lite"]).url()
 
 
 @pytest.mark.parametrize("by", ["host", "socket"])
@@ -323,7 +331,7 @@ def test_the_program_opens_what_the_project_opens(db, by, tmp_path):
         directory = cursor.fetchone()[0].split(",")[0].strip()
     given = connection.settings_dict
     host = directory if by == "socket" else given["HOST"]
-    url = program._postgres_url("default", {**given, "HOST": host, "USER": user, "PASSWORD": password})
+    url = url_of(Postgres, {**given, "HOST": host, "USER": user, "PASSWORD": password})
     ended = subprocess.run(
         [built(), "stats", "--json"],
         env={"PILLARBOX_DATABASE_URL": url},
@@ -338,10 +346,10 @@ def test_the_program_opens_what_the_project_opens(db, by, tmp_path):
 
 @pytest.mark.django_db(databases=["default", "lite"])
 def test_the_schema_is_where_the_project_finds_the_table():
-    assert program.schema_of("default", "outbox_event") == "public"
-    assert program.schema_of("lite", "outbox_event") is None
+    assert databases.of(connections["default"]).schema_of("outbox_event") == "public"
+    assert databases.of(connections["lite"]).schema_of("outbox_event") is None
     with pytest.raises(ImproperlyConfigured, match="run manage.py migrate"):
-        program.schema_of("default", "no_such_table")
+        databases.of(connections["default"]).schema_of("no_such_table")
 
 
 def test_the_program_is_looked_for(monkeypatch, tmp_path):

@@ -13,7 +13,8 @@ from django.db.models.functions import ExtractHour, TruncMonth
 from django.utils import timezone
 
 import pillarbox
-from pillarbox.fields import Clock, moment_text
+from pillarbox.databases.sqlite import Sqlite
+from pillarbox.fields import Clock
 from pillarbox.ids import uuid7
 from pillarbox.models import OutboxEvent
 
@@ -150,7 +151,7 @@ def test_ids_follow_time():
 
 def test_naive_moments_are_the_projects(settings):
     settings.USE_TZ = False
-    assert moment_text(datetime.datetime(2026, 2, 25, 13, 0)) == "2026-02-25T12:00:00.000Z"
+    assert Sqlite.moment(datetime.datetime(2026, 2, 25, 13, 0)) == "2026-02-25T12:00:00.000Z"
 
 
 def test_without_time_zones_moments_are_naive_and_the_projects(make, events, settings):

@@ -295,7 +295,7 @@ def test_on_sqlite_claims_walk_the_partial_indexes():
     from pillarbox import statements
 
     for name, params in {"claim_handled": (1, 1.0, "t", "[]", 2, 5), "remaining_handled": ("[]",)}.items():
-        statement, order = statements._prepared("sqlite", name)
+        statement, order = statements.prepared("sqlite", name)
         with connections["lite"].cursor() as cursor:
             cursor.execute(f"EXPLAIN QUERY PLAN {statement}", [params[number] for number in order])
             plan = "\n".join(row[-1] for row in cursor.fetchall())

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from django.db import NotSupportedError, connections
 
-from pillarbox import schema, statements
+from pillarbox import databases, schema
 from tests.django import program, settings
 
 PACKAGE = Path(__file__).parents[2]
@@ -28,6 +28,7 @@ OWN = {
     "record_all.sql",
     "record_and_wake.sql",
     "remaining_handled.sql",
+    "retry_answers.sql",
     "summary.sql",
 }
 
@@ -175,6 +176,6 @@ def test_every_migration_of_the_core_is_there():
 
 
 def test_another_database_is_refused_with_what_to_do(monkeypatch):
-    monkeypatch.setattr(connections["default"], "vendor", "mysql")
+    monkeypatch.setattr(connections["default"], "vendor", "oracle")
     with pytest.raises(NotSupportedError, match="needs PostgreSQL or SQLite; route the app pillarbox"):
-        statements.folder(connections["default"])
+        databases.of(connections["default"])

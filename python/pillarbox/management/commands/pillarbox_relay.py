@@ -21,7 +21,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connections, router
 
-from pillarbox import metrics, program, report
+from pillarbox import databases, metrics, program, report
 
 #: The program's own default, in the current directory.
 _OWN_CONFIG = "pillarbox.toml"
@@ -102,11 +102,11 @@ class Command(BaseCommand):
         given = dict(os.environ)
         if "PILLARBOX_DATABASE_URL" not in given:
             alias = options["database"] or router.db_for_write(OutboxEvent)
-            given["PILLARBOX_DATABASE_URL"] = program.database_url(alias)
+            given["PILLARBOX_DATABASE_URL"] = databases.of(connections[alias]).url()
             if passfile := (connections[alias].settings_dict.get("OPTIONS") or {}).get("passfile"):
                 given.setdefault("PGPASSFILE", str(passfile))
             table = "celery_outbox" if options["source"] == "django-celery-outbox" else OutboxEvent._meta.db_table
-            if schema := program.schema_of(alias, table):
+            if schema := databases.of(connections[alias]).schema_of(table):
                 given.setdefault("PILLARBOX_DATABASE_SCHEMA", schema)
         if metrics.enabled() and hasattr(settings, "MONITORING_STATSD_HOST"):
             given.setdefault("PILLARBOX_METRICS_STATSD", metrics.address_text())
