@@ -45,4 +45,4 @@ def run(connection: BaseDatabaseWrapper, folder: str, name: str, *params: Any) -
     statement, order = prepared(folder, name)
     with connection.cursor() as cursor:
         cursor.execute(statement, [params[number] for number in order])
-        return cursor.fetchall() if cursor.description else []
+        return list(cursor.fetchall()) if cursor.description else []

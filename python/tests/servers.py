@@ -10,8 +10,10 @@ import subprocess
 import time
 import uuid
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
+import pymysql
 
 PATIENCE = 60
 RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"
@@ -35,12 +37,23 @@ def broker(name: str) -> str:
     return shared({"rabbitmq": "PILLARBOX_TEST_AMQP", "redis": "PILLARBOX_TEST_REDIS"}[name])
 
 
-def create_database() -> str:
-    """A fresh database on the shared PostgreSQL; its address."""
+def create_database(server: str = "postgres") -> str:
+    """A fresh database on the shared PostgreSQL, or `mariadb`; its address."""
     name = f"pillarbox_test_{uuid.uuid4().hex}"
-    with psycopg.connect(postgres(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return f"{postgres().rsplit('/', 1)[0]}/{name}"
+    address = shared({"postgres": "PILLARBOX_TEST_POSTGRES", "mariadb": "PILLARBOX_TEST_MYSQL"}[server])
+    with connect(address) as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {name}")
+    return f"{address.rsplit('/', 1)[0]}/{name}"
+
+
+def connect(address: str) -> psycopg.Connection | pymysql.Connection:
+    """A connection of its own, in autocommit, to a database by its URL."""
+    if not address.startswith("mysql:"):
+        return psycopg.connect(address, autocommit=True)
+    url = urlsplit(address)
+    return pymysql.connect(
+        host=url.hostname, port=url.port, user=url.username, database=url.path[1:], charset="utf8mb4", autocommit=True
+    )
 
 
 def free_port() -> int:

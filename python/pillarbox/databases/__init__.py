@@ -6,11 +6,12 @@ from django.db import NotSupportedError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pillarbox.databases.base import Database
+from pillarbox.databases.mysql import Mysql
 from pillarbox.databases.postgres import Postgres
 from pillarbox.databases.sqlite import Sqlite
 
-KINDS: dict[str, type[Database]] = {"postgresql": Postgres, "sqlite": Sqlite}
-NEEDED = "PostgreSQL or SQLite"
+KINDS: dict[str, type[Database]] = {"postgresql": Postgres, "mysql": Mysql, "sqlite": Sqlite}
+NEEDED = "PostgreSQL, MariaDB, MySQL or SQLite"
 
 
 def kind_of(connection: BaseDatabaseWrapper) -> type[Database]:

@@ -11,6 +11,7 @@ from celery import Celery
 
 from pillarbox.celery import OutboxCelery
 from tests.celery import plain
+from tests.outboxes import SERVERS, routers
 
 #: Nobody listens there: whoever connects fails.
 CLOSED = "amqp://guest:guest@127.0.0.1:1//"
@@ -63,10 +64,12 @@ def recorded() -> Callable[..., list[dict[str, Any]]]:
     return payloads
 
 
-@pytest.fixture
-def equal(db: None) -> Iterator[Callable[..., list[dict[str, Any]]]]:
+@pytest.fixture(params=SERVERS, ids=SERVERS.values())
+def equal(request: pytest.FixtureRequest, db: None, settings: Any) -> Iterator[Callable[..., list[dict[str, Any]]]]:
     """Makes one call through both apps, and answers what was recorded when it equals what was published."""
     from pillarbox.models import OutboxEvent
+
+    settings.DATABASE_ROUTERS = routers(request.param)
 
     def compare(call: Callable[[Celery], Any], **conf: Any) -> list[dict[str, Any]]:
         call(make(Celery, **conf))

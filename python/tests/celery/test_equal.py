@@ -14,6 +14,8 @@ from kombu import Exchange, Queue, binding
 from tests.celery import plain
 from tests.celery.conftest import NOW
 
+pytestmark = pytest.mark.django_db(databases="__all__")
+
 LATER = NOW + datetime.timedelta(hours=2)
 DEEP = {"a": [{"b": [{"c": {"d": ["ü", "😀", "\0", "\ud800", 2**70, -0.1, None, True]}}]}]}
 

@@ -17,16 +17,16 @@ from pillarbox.signals import outbox_message_created
 from tests import processes, servers
 from tests.celery.conftest import make
 from tests.celery.test_relay_command import environment
+from tests.outboxes import ALIASES, each_outbox, routers
 from tests.parts.shop import wait_until
 
-pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "lite"])
+pytestmark = pytest.mark.django_db(transaction=True, databases="__all__")
 
 
-@pytest.fixture(params=["default", "lite"], ids=["postgres", "sqlite"])
+@pytest.fixture(params=ALIASES, ids=ALIASES.values())
 def alias(request, settings):
     """The database that has the outbox."""
-    if request.param == "lite":
-        settings.DATABASE_ROUTERS = ["tests.celery.test_outbox.ToLite"]
+    settings.DATABASE_ROUTERS = routers(request.param)
     return request.param
 
 
@@ -222,7 +222,7 @@ def test_a_task_that_is_run_in_the_place_of_another_sends_in_the_transaction(app
         assert outer.apply().get() == ["shop.add"]
 
 
-@pytest.mark.parametrize("alias", ["default", "lite"], ids=["postgres", "sqlite"])
+@each_outbox
 def test_a_worker_retries_and_replaces_inside_of_transactions(alias, tmp_path):
     """All parts are real: a worker of the project, RabbitMQ, and a relay between them."""
     shared = environment(alias, PROJECT_BROKER=servers.broker("rabbitmq"), PROJECT_QUEUE=f"leaving-{uuid.uuid4().hex}")

@@ -26,15 +26,7 @@ from pillarbox.models import OutboxEvent
 from pillarbox.signals import outbox_message_created
 from tests.celery import plain
 from tests.celery.conftest import CLOSED, add_tasks, make
-
-
-class ToLite:
-    """The outbox is in the other database."""
-
-    def db_for_read(self, model, **hints):
-        return "lite" if model is OutboxEvent else None
-
-    db_for_write = db_for_read
+from tests.outboxes import each_outbox, routers
 
 
 def add(app, *args, **options):
@@ -82,11 +74,10 @@ def test_a_result_backend_is_not_asked(db, connected):
     assert connected == []
 
 
-@pytest.mark.django_db(transaction=True, databases=["default", "lite"])
-@pytest.mark.parametrize("routers", [[], ["tests.celery.test_outbox.ToLite"]], ids=["postgres", "sqlite"])
-def test_a_rolled_back_task_never_existed(settings, routers):
-    settings.DATABASE_ROUTERS = routers
-    alias = "lite" if routers else "default"
+@pytest.mark.django_db(transaction=True, databases="__all__")
+@each_outbox
+def test_a_rolled_back_task_never_existed(settings, alias):
+    settings.DATABASE_ROUTERS = routers(alias)
     app = make(OutboxCelery)
     with pytest.raises(ZeroDivisionError), transaction.atomic(using=alias):
         add(app)
@@ -102,9 +93,9 @@ def test_a_rolled_back_task_never_existed(settings, routers):
     assert row._state.db == alias
 
 
-@pytest.mark.django_db(transaction=True, databases=["default", "lite"])
+@pytest.mark.django_db(transaction=True, databases="__all__")
 def test_outside_of_the_outboxes_transaction_is_warned(settings, caplog):
-    settings.DATABASE_ROUTERS = ["tests.celery.test_outbox.ToLite"]
+    settings.DATABASE_ROUTERS = routers("lite")
     app = make(OutboxCelery)
     with transaction.atomic(using="lite"):
         add(app)
@@ -168,11 +159,11 @@ def test_retry_writes_another_row_of_the_same_task(outbox, recorded):
     assert len({row.idempotency_key for row in rows}) == 3
 
 
-@pytest.mark.django_db(databases=["default", "lite"])
-@pytest.mark.parametrize("routers", [[], ["tests.celery.test_outbox.ToLite"]], ids=["postgres", "sqlite"])
-def test_a_batch_is_one_statement_in_its_order_or_nothing(settings, routers, django_assert_num_queries):
-    settings.DATABASE_ROUTERS = routers
-    connection = connections["lite" if routers else "default"]
+@pytest.mark.django_db(databases="__all__")
+@each_outbox
+def test_a_batch_is_one_statement_in_its_order_or_nothing(settings, alias, django_assert_num_queries):
+    settings.DATABASE_ROUTERS = routers(alias)
+    connection = connections[alias]
     app = make(OutboxCelery)
     task = app.tasks["shop.add"]
     with django_assert_num_queries(1, connection=connection), app.batch():
@@ -190,11 +181,10 @@ def test_a_batch_is_one_statement_in_its_order_or_nothing(settings, routers, dja
         pass
 
 
-@pytest.mark.django_db(transaction=True, databases=["default", "lite"])
-@pytest.mark.parametrize("routers", [[], ["tests.celery.test_outbox.ToLite"]], ids=["postgres", "sqlite"])
-def test_what_is_undone_within_a_batch_never_existed(settings, routers, django_assert_num_queries):
-    settings.DATABASE_ROUTERS = routers
-    alias = "lite" if routers else "default"
+@pytest.mark.django_db(transaction=True, databases="__all__")
+@each_outbox
+def test_what_is_undone_within_a_batch_never_existed(settings, alias, django_assert_num_queries):
+    settings.DATABASE_ROUTERS = routers(alias)
     app = make(OutboxCelery)
     with app.batch(), pytest.raises(ZeroDivisionError), transaction.atomic(using=alias):
         add(app, task_id="gone")
@@ -365,10 +355,10 @@ def test_moments_without_a_zone_are_what_a_worker_takes_them_for(db, recorded, c
         assert headers[name] == f"{naive}+00:00"
 
 
-@pytest.mark.django_db(databases=["default", "lite"])
-@pytest.mark.parametrize("routers", [[], ["tests.celery.test_outbox.ToLite"]], ids=["postgres", "sqlite"])
-def test_eta_tasks_can_wait_in_the_outbox(settings, routers):
-    settings.DATABASE_ROUTERS = routers
+@pytest.mark.django_db(databases="__all__")
+@each_outbox
+def test_eta_tasks_can_wait_in_the_outbox(settings, alias):
+    settings.DATABASE_ROUTERS = routers(alias)
     settings.PILLARBOX_HOLD_ETA_SECONDS = 60
     app = make(OutboxCelery)
     eta = timezone.now().replace(microsecond=0) + datetime.timedelta(hours=1)

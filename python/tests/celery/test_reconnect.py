@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-import psycopg
 import pytest
 from celery import group
-from django.db import OperationalError, connection
+from django.db import OperationalError, connections
 
 from pillarbox import report
 from pillarbox.celery import OutboxCelery
@@ -15,8 +14,16 @@ from pillarbox.models import OutboxEvent
 from pillarbox.signals import outbox_message_sent
 from tests import processes, servers
 from tests.celery.conftest import make
+from tests.outboxes import SERVERS, database, routers
 from tests.parts.shop import wait_until
 from tests.terminated import terminate, terminate_all
+
+
+@pytest.fixture(params=SERVERS, ids=SERVERS.values())
+def alias(request, settings) -> str:
+    """The database that has the outbox."""
+    settings.DATABASE_ROUTERS = routers(request.param)
+    return request.param
 
 
 def one(app, task_id):
@@ -33,26 +40,26 @@ def members(app, task_id):
     group(app.tasks["shop.add"].s(1, 2).set(task_id=name) for name in (task_id, f"{task_id}b")).apply_async()
 
 
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.django_db(transaction=True, databases="__all__")
 @pytest.mark.parametrize("send", [one, batch, members])
-def test_a_task_is_recorded_on_a_new_connection(send):
+def test_a_task_is_recorded_on_a_new_connection(send, alias):
     app = make(OutboxCelery)
     for task_id in ("t1", "t2"):
-        terminate()
+        terminate(alias)
         send(app, task_id)
         assert OutboxEvent.objects.filter(aggregate_id=task_id).count() == 1
 
 
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.django_db(transaction=True, databases="__all__")
 @pytest.mark.parametrize("send", [one, batch])
-def test_a_task_that_was_recorded_before_the_connection_broke_is_not_recorded_twice(send):
-    app, lost = make(OutboxCelery), []
+def test_a_task_that_was_recorded_before_the_connection_broke_is_not_recorded_twice(send, alias):
+    app, connection, lost = make(OutboxCelery), connections[alias], []
 
     def lose_the_answer(execute, *statement):
         answer = execute(*statement)
         if not lost and "INSERT INTO outbox_event" in statement[0]:
             lost.append(statement)
-            terminate()
+            terminate(alias)
             raise OperationalError("the connection was lost")
         return answer
 
@@ -63,8 +70,9 @@ def test_a_task_that_was_recorded_before_the_connection_broke_is_not_recorded_tw
     assert OutboxEvent.objects.filter(aggregate_id="t1").count() == 1
 
 
-@pytest.mark.django_db(transaction=True)
-def test_receivers_of_the_relays_signals_get_a_new_connection(monkeypatch, caplog):
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_receivers_of_the_relays_signals_get_a_new_connection(monkeypatch, caplog, alias):
+    connection = connections[alias]
     monkeypatch.setattr(report, "_UPKEEP_SECONDS", 0)
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
     connection.close()
@@ -75,7 +83,7 @@ def test_receivers_of_the_relays_signals_get_a_new_connection(monkeypatch, caplo
 
     def lines():
         for task_id in ("t1", "t2"):
-            terminate()
+            terminate(alias)
             yield json.dumps(
                 {"outcome": "sent", "aggregate_type": "celery", "aggregate_id": task_id, "event_type": "t"}
             )
@@ -90,18 +98,10 @@ def test_receivers_of_the_relays_signals_get_a_new_connection(monkeypatch, caplo
 
 
 @pytest.mark.parametrize("checks", [False, True], ids=["", "CONN_HEALTH_CHECKS"])
-def test_beat_goes_on_after_its_connection_was_terminated(tmp_path, checks):
-    database = servers.create_database()
-    known = psycopg.conninfo.conninfo_to_dict(database)
-    settings = {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": known["dbname"],
-        "USER": known["user"],
-        "HOST": known["host"],
-        "PORT": known["port"],
-        "CONN_MAX_AGE": None,
-        "CONN_HEALTH_CHECKS": checks,
-    }
+@pytest.mark.parametrize("server", SERVERS.values())
+def test_beat_goes_on_after_its_connection_was_terminated(tmp_path, server, checks):
+    address = servers.create_database(server)
+    settings = {**database(address), "CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": checks}
     environment = processes.environment(
         DJANGO_SETTINGS_MODULE="tests.celery.project.settings",
         PROJECT_DATABASE=json.dumps(settings),
@@ -116,8 +116,9 @@ def test_beat_goes_on_after_its_connection_was_terminated(tmp_path, checks):
     running.start("beat", beat, environment)
 
     def ticks() -> int:
-        with psycopg.connect(database) as outside:
-            return outside.execute("SELECT count(*) FROM outbox_event WHERE event_type = 'tick'").fetchone()[0]
+        with servers.connect(address) as outside, outside.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM outbox_event WHERE event_type = 'tick'")
+            return cursor.fetchone()[0]
 
     def wait_for_ticks() -> None:
         before = ticks()
@@ -126,7 +127,7 @@ def test_beat_goes_on_after_its_connection_was_terminated(tmp_path, checks):
     try:
         wait_for_ticks()
         for _ in range(2):
-            terminate_all(known["dbname"])
+            terminate_all(address)
             wait_for_ticks()
     finally:
         running.stop()

@@ -26,6 +26,7 @@ from pillarbox.databases.postgres import Postgres
 from pillarbox.models import OutboxEvent
 from tests.celery.conftest import make
 from tests.django.program import program as built
+from tests.outboxes import each_outbox
 
 PYTHON = Path(__file__).parents[2]
 LISTENING = '["tests.celery.project.listening.Listening"]'
@@ -74,6 +75,7 @@ def environment(alias, *, name=None, **more):
     settings = connections[alias].settings_dict
     names = ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT")
     database = {name: str(settings[name]) for name in names if settings.get(name)}
+    database["OPTIONS"] = {name: value for name, value in settings["OPTIONS"].items() if name == "charset"}
     if name is not None:
         database["NAME"] = name
     return {
@@ -168,8 +170,8 @@ def test_signals_tell_what_became_of_tasks(config, send, tmp_path):
     assert status == {"good": "delivered", "bad": "delivered", "flaky": "pending", "hopeless": "failed"}
 
 
-@pytest.mark.django_db(transaction=True, databases=["default", "lite"])
-@pytest.mark.parametrize("alias", ["default", "lite"])
+@pytest.mark.django_db(transaction=True, databases="__all__")
+@each_outbox
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_without_receivers_the_program_takes_the_commands_place(config, tmp_path, alias, number):
     with Running("--config", config, "--liveness-file", tmp_path / "alive", cwd=tmp_path, alias=alias) as relay:
@@ -344,7 +346,7 @@ def test_the_program_opens_what_the_project_opens(db, by, tmp_path):
     assert password not in ended.stderr
 
 
-@pytest.mark.django_db(databases=["default", "lite"])
+@pytest.mark.django_db(databases="__all__")
 def test_the_schema_is_where_the_project_finds_the_table():
     assert databases.of(connections["default"]).schema_of("outbox_event") == "public"
     assert databases.of(connections["lite"]).schema_of("outbox_event") is None

@@ -10,6 +10,8 @@ from typing import Any
 
 from django.db import connections
 
+from pillarbox import databases
+
 REPOSITORY = Path(__file__).parents[3]
 
 
@@ -24,11 +26,7 @@ def program() -> Path:
 
 def url(alias: str) -> str:
     """Where the program finds the database of an alias."""
-    chosen = connections[alias].settings_dict
-    if connections[alias].vendor == "sqlite":
-        return f"sqlite://{chosen['NAME']}"
-    password = f":{chosen['PASSWORD']}" if chosen["PASSWORD"] else ""
-    return f"postgres://{chosen['USER']}{password}@{chosen['HOST']}:{chosen['PORT']}/{chosen['NAME']}"
+    return databases.of(connections[alias]).url()
 
 
 def environment(database: str, **more: str) -> dict[str, str]:

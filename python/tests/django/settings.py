@@ -1,4 +1,8 @@
-"""A Django project for the tests: outboxes in PostgreSQL (`default`, PILLARBOX_TEST_POSTGRES) and SQLite (`lite`)."""
+"""A Django project for the tests, with three outboxes.
+
+They are in PostgreSQL (`default`, PILLARBOX_TEST_POSTGRES), MariaDB (`maria`, PILLARBOX_TEST_MYSQL) and SQLite
+(`lite`).
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,10 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-ADDRESS = os.environ.get("PILLARBOX_TEST_POSTGRES")
-if not ADDRESS:
-    raise RuntimeError('PILLARBOX_TEST_POSTGRES is not set; run eval "$(scripts/servers start)" first')
-_address = urlsplit(ADDRESS)
+from tests.outboxes import address, database
+
+ADDRESS, MYSQL = address("PILLARBOX_TEST_POSTGRES"), address("PILLARBOX_TEST_MYSQL")
 
 # A directory of this process: several test runs may go on at once.
 ROOM = Path(tempfile.mkdtemp(prefix="pillarbox-django."))
@@ -21,15 +23,11 @@ atexit.register(shutil.rmtree, ROOM, ignore_errors=True)
 
 DATABASES = {
     "default": {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": _address.path.lstrip("/"),
-        "USER": _address.username,
-        "PASSWORD": unquote(_address.password or ""),
-        "HOST": _address.hostname,
-        "PORT": _address.port,
+        **database(ADDRESS),
         "OPTIONS": json.loads(os.environ.get("PILLARBOX_TEST_OPTIONS", "{}")),
         "TEST": {"NAME": f"test_pillarbox_{os.getpid()}"},
     },
+    "maria": {**database(MYSQL), "TEST": {"NAME": f"test_pillarbox_{os.getpid()}"}},
     "lite": {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": os.environ.get("PILLARBOX_TEST_SQLITE") or ROOM / "lite.db",

@@ -14,6 +14,7 @@ from django.utils import timezone
 import pillarbox
 from pillarbox import handlers
 from pillarbox.models import OutboxEvent
+from tests.outboxes import routers
 
 EVENTS = "/admin/pillarbox/outboxevent/"
 DEAD = "/admin/pillarbox/deadletter/"
@@ -22,8 +23,7 @@ DEAD = "/admin/pillarbox/deadletter/"
 @pytest.fixture(autouse=True)
 def _routed(alias, settings):
     """The admin asks the router which database it is."""
-    if alias == "lite":
-        settings.DATABASE_ROUTERS = ["tests.django.routers.OutboxInLite"]
+    settings.DATABASE_ROUTERS = routers(alias)
 
 
 @pytest.fixture
@@ -176,7 +176,8 @@ def test_a_large_table_is_estimated(admin, make, monkeypatch, alias):
 
     make()
     with connections[alias].cursor() as cursor:
+        # InnoDB counts as it writes.
         cursor.execute("ANALYZE outbox_event" if alias == "default" else "SELECT 1")
     monkeypatch.setattr(module, "_COUNT_UP_TO", 1)
     page = admin.get(EVENTS).content.decode()
-    assert ("≈ 1" in page) == (alias == "default")
+    assert ("≈ 1" in page) == (alias != "lite")

@@ -9,6 +9,8 @@ from django.db import connections
 from django.utils import timezone
 
 import pillarbox
+from pillarbox import databases
+from pillarbox.ids import as_uuid
 from pillarbox.models import OutboxEvent
 
 
@@ -37,11 +39,11 @@ def test_old_terminal_events_go_and_the_rest_stays(make, alias):
             cursor.execute(
                 "INSERT INTO outbox_attempt (event_id, number, destination, took_ms, error)"
                 " VALUES (%s, 1, 'd', 1, 'e')",
-                [str(event.pk)],
+                [databases.of(connections[alias]).id(event.pk)],
             )
             cursor.execute(
                 "INSERT INTO outbox_delivery (event_id, destination, status) VALUES (%s, 'd', 'failed')",
-                [str(event.pk)],
+                [databases.of(connections[alias]).id(event.pk)],
             )
     assert pillarbox.cleanup_delivered_events(using=alias) == {"deleted": 2, "remaining": 0}
     left = OutboxEvent.objects.using(alias).values_list("pk", flat=True)
@@ -49,7 +51,7 @@ def test_old_terminal_events_go_and_the_rest_stays(make, alias):
     with connections[alias].cursor() as cursor:
         for table in ("outbox_attempt", "outbox_delivery"):
             cursor.execute(f"SELECT event_id FROM {table}")
-            assert [str(row[0]) for row in cursor.fetchall()] == [str(kept[1].pk)]
+            assert [as_uuid(row[0]) for row in cursor.fetchall()] == [kept[1].pk]
 
 
 def test_one_batch_at_a_time_and_what_remains_is_told(make, alias):

@@ -14,6 +14,7 @@ import celery
 import pytest
 from django.core.checks import run_checks
 from django.core.management import CommandError, call_command
+from django.db import connections
 from django.utils import timezone
 
 import pillarbox
@@ -59,17 +60,19 @@ def test_stats(alias):
     assert "order.placed: 2 events, 7 failed attempts" in text
 
 
+@pytest.mark.django_db(transaction=True, databases="__all__")
 def test_stats_say_what_to_do_without_tables(alias):
-    from django.db import connections
-
     with connections[alias].cursor() as cursor:
         cursor.execute("ALTER TABLE outbox_event RENAME TO away")
-    with pytest.raises(CommandError, match="run migrate"):
-        stats("--database", alias)
+        try:
+            with pytest.raises(CommandError, match="run migrate"):
+                stats("--database", alias)
+        finally:
+            cursor.execute("ALTER TABLE away RENAME TO outbox_event")
 
 
 # Newer checks of Django ask the databases.
-@pytest.mark.django_db(databases=["default", "lite"])
+@pytest.mark.django_db(databases="__all__")
 @pytest.mark.parametrize(
     ("setting", "value", "id"),
     [
@@ -98,7 +101,7 @@ def test_mistakes_in_the_settings_are_found(settings, setting, value, id):
     assert [message.id for message in run_checks()] == [id]
 
 
-@pytest.mark.django_db(databases=["default", "lite"])
+@pytest.mark.django_db(databases="__all__")
 def test_an_app_that_the_commands_would_not_find_is_told():
     from pillarbox.celery import OutboxCelery
 
@@ -111,7 +114,7 @@ def test_an_app_that_the_commands_would_not_find_is_told():
         app_before.set_current()
 
 
-@pytest.mark.django_db(databases=["default", "lite"])
+@pytest.mark.django_db(databases="__all__")
 def test_a_near_miss_is_suggested(settings):
     settings.PILLARBOX_HANDLER = {}
     assert run_checks()[0].hint == "Did you mean PILLARBOX_HANDLERS?"

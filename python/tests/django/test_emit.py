@@ -129,7 +129,7 @@ def test_what_cannot_be_stored_is_refused_and_the_transaction_stays_usable(alias
     assert OutboxEvent.objects.using(alias).get().payload == {"fine": "\\u0000"}
 
 
-@pytest.mark.django_db(transaction=True, databases=["default", "lite"])
+@pytest.mark.django_db(transaction=True, databases="__all__")
 def test_outside_of_a_transaction_is_warned(alias, caplog):
     with transaction.atomic(using=alias):
         pillarbox.emit_event("Order", "1", "order.placed", using=alias)

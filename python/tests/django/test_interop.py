@@ -1,4 +1,4 @@
-"""Rust and Django each read, deliver and retry what the other wrote, on PostgreSQL and on SQLite."""
+"""Rust and Django each read, deliver and retry what the other wrote, on each database."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ import pillarbox
 from pillarbox import handlers
 from pillarbox.models import OutboxEvent
 from tests.django import program
+from tests.outboxes import routers
 
-pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "lite"])
+pytestmark = pytest.mark.django_db(transaction=True, databases="__all__")
 
 PAYLOAD = {"grün": "😀", "nested": [1, 2.5, None, {"big": 12345678901234567890}], "text": 'a "quoted" \\ line\n'}
 
@@ -71,8 +72,7 @@ allow_private = true
 events = "order.*"
 to = ["receiver"]
 """)
-    if alias == "lite":
-        settings.DATABASE_ROUTERS = ["tests.django.routers.OutboxInLite"]
+    settings.DATABASE_ROUTERS = routers(alias)
     return lambda *arguments: program.run(program.url(alias), *arguments, cwd=tmp_path)
 
 
@@ -84,8 +84,8 @@ def seen(monkeypatch) -> list[OutboxEvent]:
     return seen
 
 
-def test_what_django_wrote_the_relay_delivers(pillarbox_program, receiver):
-    with transaction.atomic(using="lite"), transaction.atomic():
+def test_what_django_wrote_the_relay_delivers(pillarbox_program, receiver, alias):
+    with transaction.atomic(using=alias):
         event = pillarbox.emit_event("Order", "42", "order.placed", PAYLOAD, headers={"tenant": "acme"})
         delayed = pillarbox.emit_event(
             "Order", "43", "order.placed", {}, deliver_at=event.created_at + datetime.timedelta(hours=1)
@@ -178,7 +178,7 @@ def test_the_programs_cleanup_and_djangos_are_one(pillarbox_program):
 
 
 def test_a_sleeping_relay_is_woken_by_a_commit(pillarbox_program, receiver, alias, tmp_path):
-    """It polls once a minute, so only a notification (on SQLite: a look at the file) makes it deliver at once."""
+    """It polls once a minute, so only a wake-up makes it deliver at once."""
     log = (tmp_path / "relay.log").open("w")
     relay = subprocess.Popen(
         [program.program(), "relay"], cwd=tmp_path, env=program.environment(program.url(alias)), stderr=log
@@ -200,7 +200,7 @@ def _shown(run: Callable[..., object], event: OutboxEvent) -> dict:
 
 def _idle(alias: str) -> bool:
     with connections[alias].cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM outbox_relay WHERE idle" + ("" if alias == "default" else " = 1"))
+        cursor.execute("SELECT count(*) FROM outbox_relay WHERE idle" + (" = 1" if alias == "lite" else ""))
         return cursor.fetchone()[0] == 1
 
 

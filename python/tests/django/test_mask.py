@@ -78,7 +78,7 @@ def test_a_wrong_path_says_what_and_masks_everything(settings, path, complaint):
     assert event.text(f"refused {SECRET}") == "refused •••"
 
 
-@pytest.mark.django_db(databases=["default", "lite"])
+@pytest.mark.django_db(databases="__all__")
 @pytest.mark.parametrize("paths", ["$.card", ["card"], [7], [["$.card"]], {"$.card": 1}])
 def test_a_wrong_setting_is_found_by_the_check(settings, paths):
     settings.PILLARBOX_MASK = ["$.card"]
@@ -88,7 +88,7 @@ def test_a_wrong_setting_is_found_by_the_check(settings, paths):
     assert shown(settings, paths, {"card": 1}).payload == "•••"
 
 
-@pytest.mark.django_db(databases=["default", "lite"])
+@pytest.mark.django_db(databases="__all__")
 def test_what_only_the_relay_masks_is_found_by_the_check(settings, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pillarbox.toml").write_text('[admin]\nmask = ["$.card", "$..token"]\n')
@@ -212,7 +212,7 @@ def test_a_masked_body_takes_the_shown_arguments_with_it(settings):
     assert masked.payload["headers"]["task"] == "orders.pay"
 
 
-@pytest.mark.django_db(databases=["default", "lite"])
+@pytest.mark.django_db(databases="__all__")
 @pytest.mark.parametrize("redactor", ["no.such.function", 7, lambda task_name: None], ids=["missing", "number", "args"])
 def test_a_wrong_redactor_is_found_by_the_check(settings, redactor):
     settings.CELERY_OUTBOX_PII_REDACTOR = redact

@@ -11,7 +11,7 @@ from django.db import connections, transaction
 from django.utils import timezone
 
 import pillarbox
-from pillarbox import handlers
+from pillarbox import databases, handlers
 from pillarbox.models import OutboxEvent
 from pillarbox.process import delay, judge, process_pending_events
 from pillarbox.store import Attempt, Store, Verdict
@@ -56,9 +56,9 @@ def outbox(alias):
             with connections[alias].cursor() as cursor:
                 cursor.execute(
                     "SELECT number, destination, error FROM outbox_attempt WHERE event_id = %s ORDER BY number",
-                    [str(event.pk)],
+                    [databases.of(connections[alias]).id(event.pk)],
                 )
-                return cursor.fetchall()
+                return list(cursor.fetchall())
 
     return Outbox()
 
@@ -252,7 +252,7 @@ def test_a_decorator_without_a_type_is_a_mistake():
         handlers.handler(remember)
 
 
-@pytest.mark.django_db(transaction=True, databases=["default", "lite"])
+@pytest.mark.django_db(transaction=True, databases="__all__")
 def test_two_workers_share_and_no_transaction_is_open_while_a_handler_runs(outbox, alias):
     other = Store(alias)
     taken = []
@@ -267,7 +267,7 @@ def test_two_workers_share_and_no_transaction_is_open_while_a_handler_runs(outbo
     assert taken == []
 
 
-@pytest.mark.django_db(transaction=True, databases=["default", "lite"])
+@pytest.mark.django_db(transaction=True, databases="__all__")
 def test_eager_mode_delivers_on_commit_and_never_fails_the_caller(outbox, alias, settings):
     settings.CELERY_TASK_ALWAYS_EAGER = True
     handlers.handler("order.*")(remember)
@@ -290,7 +290,7 @@ def test_eager_mode_delivers_on_commit_and_never_fails_the_caller(outbox, alias,
     assert outbox.look(outbox.emit()).status == "pending"
 
 
-@pytest.mark.django_db(databases=["default", "lite"])
+@pytest.mark.django_db(databases="__all__")
 def test_on_sqlite_claims_walk_the_partial_indexes():
     from pillarbox import statements
 
@@ -304,7 +304,7 @@ def test_on_sqlite_claims_walk_the_partial_indexes():
         assert "SCAN outbox_event" not in plan
 
 
-@pytest.mark.django_db(transaction=True, databases=["default", "lite"])
+@pytest.mark.django_db(transaction=True, databases="__all__")
 def test_many_workers_take_each_event_once(outbox, alias):
     handlers.handler("*")(remember)
     rows = [{"aggregate_type": "Order", "aggregate_id": n, "event_type": "order.placed"} for n in range(200)]

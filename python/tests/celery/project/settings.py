@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import os
 
+from tests.outboxes import install_driver
+
 DATABASES = {"default": json.loads(os.environ["PROJECT_DATABASE"])}
+if DATABASES["default"]["ENGINE"].endswith(".mysql"):
+    install_driver()
 INSTALLED_APPS = ["pillarbox", *json.loads(os.environ.get("PROJECT_APPS", "[]"))]
 SECRET_KEY = "for tests only"
 USE_TZ = True

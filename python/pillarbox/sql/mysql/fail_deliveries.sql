@@ -1,0 +1,1 @@
+../../../../crates/pillarbox/sql/mysql/fail_deliveries.sql

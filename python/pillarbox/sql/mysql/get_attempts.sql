@@ -1,0 +1,1 @@
+../../../../crates/pillarbox/sql/mysql/get_attempts.sql

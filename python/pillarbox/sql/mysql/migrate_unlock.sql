@@ -1,0 +1,1 @@
+../../../../crates/pillarbox/sql/mysql/migrate_unlock.sql

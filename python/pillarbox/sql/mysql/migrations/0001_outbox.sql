@@ -1,0 +1,1 @@
+../../../../../crates/pillarbox/sql/mysql/migrations/0001_outbox.sql

@@ -1,0 +1,1 @@
+../../../../crates/pillarbox/sql/mysql/retry_deliveries.sql
