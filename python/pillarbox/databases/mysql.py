@@ -110,10 +110,12 @@ class Mysql(Database):
     def claim(self, patterns: Iterable[str], limit: int, lease: float, token: uuid.UUID) -> list[Any]:
         with transaction.atomic(using=self.connection.alias):
             self._sweep()
-            found = self.run("claim_handled", limit, LOSSES_BEFORE_FAILED, self.patterns(patterns))
-            taken = _before_suspects(sorted(found, key=lambda row: (row[2], row[1]))[:limit])
+            # More than wanted, because other workers may take the first ones meanwhile.
+            found = self.run("claim_handled", limit * 4, LOSSES_BEFORE_FAILED, self.patterns(patterns))
+            seqs = _json([row[0] for row in found])
+            taken = _before_suspects(self.run("claim_handled_lock", seqs, limit, LOSSES_BEFORE_FAILED))
             if taken:
-                leases = _json([(seq, losses) for _, seq, _, losses in taken])
+                leases = _json([(seq, losses) for _, seq, losses in taken])
                 self.run("claim_handled_lease", leases, lease, token.bytes)
         return [row[0] for row in taken]
 
@@ -253,9 +255,9 @@ def _tls(options: dict[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in given.items() if value}
 
 
-def _before_suspects(line: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def _before_suspects(line: Rows) -> Rows:
     """A suspect at the front is claimed alone; otherwise everything before the first suspect."""
-    suspects = [place for place, row in enumerate(line) if row[3] >= LOSSES_BEFORE_ALONE]
+    suspects = [place for place, row in enumerate(line) if row[2] >= LOSSES_BEFORE_ALONE]
     return line[: max(1, suspects[0])] if suspects else line
 
 
