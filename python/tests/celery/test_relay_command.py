@@ -16,17 +16,18 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connection, connections, transaction
+from django.db import connections, transaction
 from django.test import override_settings
 from kombu import Connection
 
 from pillarbox import databases, program
 from pillarbox.celery import OutboxCelery
+from pillarbox.databases.mysql import Mysql
 from pillarbox.databases.postgres import Postgres
 from pillarbox.models import OutboxEvent
 from tests.celery.conftest import make
 from tests.django.program import program as built
-from tests.outboxes import each_outbox
+from tests.outboxes import SERVERS, each_outbox
 
 PYTHON = Path(__file__).parents[2]
 LISTENING = '["tests.celery.project.listening.Listening"]'
@@ -313,7 +314,39 @@ def test_databases_as_urls(database, url):
     assert url_of(Postgres, {**defaults, **database}) == url
 
 
+@pytest.mark.parametrize(
+    ("database", "url"),
+    [
+        ({"NAME": "shop"}, "mysql://localhost/shop"),
+        (
+            {"NAME": "a b", "USER": "u@x", "PASSWORD": "p/:@%", "HOST": "h", "PORT": 5},
+            "mysql://u%40x:p%2F%3A%40%25@h:5/a%20b",
+        ),
+        ({"NAME": "s", "HOST": "/run/m y", "USER": "u"}, "mysql://u@localhost/s?socket=%2Frun%2Fm%20y"),
+        ({"NAME": "s", "OPTIONS": {"unix_socket": "/run/m"}}, "mysql://localhost/s?socket=%2Frun%2Fm"),
+        ({"NAME": "s", "HOST": "::1", "OPTIONS": {"charset": "utf8mb4"}}, "mysql://[::1]/s"),
+        # Of mysqlclient.
+        ({"NAME": "s", "HOST": "h", "OPTIONS": {"ssl_mode": "REQUIRED"}}, "mysql://h/s?ssl-mode=REQUIRED"),
+        (
+            {"NAME": "s", "HOST": "h", "OPTIONS": {"ssl": {"ca": "/ca", "cert": "/c", "key": "/k"}}},
+            "mysql://h/s?ssl-mode=VERIFY_CA&ssl-ca=%2Fca&ssl-cert=%2Fc&ssl-key=%2Fk",
+        ),
+        # Of PyMySQL.
+        (
+            {"NAME": "s", "HOST": "h", "OPTIONS": {"ssl_ca": "/ca", "ssl_verify_identity": True}},
+            "mysql://h/s?ssl-mode=VERIFY_IDENTITY&ssl-ca=%2Fca",
+        ),
+        ({"NAME": "s", "HOST": "h", "OPTIONS": {"ssl_disabled": True}}, "mysql://h/s?ssl-mode=DISABLED"),
+    ],
+)
+def test_databases_on_mysql_as_urls(database, url):
+    defaults = {"USER": "", "PASSWORD": "", "HOST": "", "PORT": "", "OPTIONS": {}}
+    assert url_of(Mysql, {**defaults, **database}) == url
+
+
 def test_databases_that_the_relay_cannot_open_are_refused(monkeypatch):
+    with pytest.raises(ImproperlyConfigured, match="a file of options"):
+        url_of(Mysql, {"OPTIONS": {"read_default_file": "/etc/my.cnf"}})
     with pytest.raises(ImproperlyConfigured, match="service file"):
         url_of(Postgres, {"OPTIONS": {"service": "x"}})
     with pytest.raises(ImproperlyConfigured, match="names 3 hosts and PORT 2 ports"):
@@ -324,16 +357,24 @@ def test_databases_that_the_relay_cannot_open_are_refused(monkeypatch):
             databases.of(connections["lite"]).url()
 
 
+#: Of each server: the setting with its socket, and what it says of a user that it does not know.
+SOCKETS = {"default": "current_setting('unix_socket_directories')", "maria": "@@socket"}
+UNKNOWN = {"default": 'role \\"{}\\" does not exist', "maria": "Access denied for user '{}'@"}
+
+
+@pytest.mark.django_db(databases="__all__")
 @pytest.mark.parametrize("by", ["host", "socket"])
-def test_the_program_opens_what_the_project_opens(db, by, tmp_path):
+@pytest.mark.parametrize("alias", SERVERS, ids=SERVERS.values())
+def test_the_program_opens_what_the_project_opens(alias, by, tmp_path):
     """A user and a password that are full of what means something in URLs."""
     user, password = "we ird@/user:1", "p@:/?#%&=+ \"'\\ü"
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT current_setting('unix_socket_directories')")
-        directory = cursor.fetchone()[0].split(",")[0].strip()
-    given = connection.settings_dict
-    host = directory if by == "socket" else given["HOST"]
-    url = url_of(Postgres, {**given, "HOST": host, "USER": user, "PASSWORD": password})
+    with connections[alias].cursor() as cursor:
+        cursor.execute(f"SELECT {SOCKETS[alias]}")
+        socket = cursor.fetchone()[0].split(",")[0].strip()
+    given = connections[alias].settings_dict
+    host = socket if by == "socket" else given["HOST"]
+    kind = databases.kind_of(connections[alias])
+    url = url_of(kind, {**given, "HOST": host, "USER": user, "PASSWORD": password})
     ended = subprocess.run(
         [built(), "stats", "--json"],
         env={"PILLARBOX_DATABASE_URL": url},
@@ -342,7 +383,7 @@ def test_the_program_opens_what_the_project_opens(db, by, tmp_path):
         text=True,
     )
     # It came as far as to say who it is.
-    assert f'role \\"{user}\\" does not exist' in ended.stderr
+    assert UNKNOWN[alias].format(user) in ended.stderr
     assert password not in ended.stderr
 
 

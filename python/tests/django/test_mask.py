@@ -13,6 +13,7 @@ import pillarbox
 from pillarbox import handlers, json_path
 from pillarbox.mask import Shown
 from pillarbox.models import OutboxEvent
+from tests.outboxes import routers
 
 EVENTS = "/admin/pillarbox/outboxevent/"
 DEAD = "/admin/pillarbox/deadletter/"
@@ -120,8 +121,7 @@ def test_texts_about_an_event_do_not_quote_what_is_masked(settings):
 @pytest.fixture
 def page(alias, settings):
     """Reads a page of the admin as a superuser."""
-    if alias == "lite":
-        settings.DATABASE_ROUTERS = ["tests.django.routers.OutboxInLite"]
+    settings.DATABASE_ROUTERS = routers(alias)
     client = Client()
     client.force_login(User.objects.create_superuser("root", password="x"))
     return lambda address: client.get(address).content.decode()

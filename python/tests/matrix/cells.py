@@ -64,7 +64,7 @@ class Run:
         for cell in CELLS:
             for kind in KINDS:
                 if kind.app != "plain":
-                    self.databases[cell, kind] = servers.create_database()
+                    self.databases[cell, kind] = servers.create_database(kind.database)
                 if kind is PLAIN or kind.worker != "plain":
                     self.start_worker(cell, kind)
                 producer = [processes.python(cell.environment), "-m", "tests.matrix.produce"]

@@ -16,6 +16,9 @@ class Kind:
     worker: str = "plain"
     """And the worker, which sends, too: what comes next in a chain, retries, and whatever tasks ask for."""
 
+    database: str = "postgres"
+    """Where its outbox is."""
+
     @property
     def tag(self) -> str:
         """What the tags of its calls end with. All have the same length, so that reprs are cut at the same place."""
@@ -27,5 +30,6 @@ KINDS = [
     PLAIN,
     Kind("outbox", "OutboxCelery", "outbox"),
     Kind("within", "OutboxCelery, also in the worker", "outbox", worker="outbox"),
+    Kind("mariadb", "OutboxCelery on MariaDB, also in the worker", "outbox", worker="outbox", database="mariadb"),
     Kind("adopted", "django-celery-outbox 0.4.3", "adopted"),
 ]
