@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -56,10 +57,11 @@ def database(address: str) -> dict[str, Any]:
 
 
 def install_driver() -> None:
-    """PyMySQL stands in for mysqlclient, whose version it says it is compatible with."""
-    import pymysql
+    """Where mysqlclient is not installed, PyMySQL stands in for it, with the version that it is compatible with."""
+    if find_spec("MySQLdb") is None:
+        import pymysql
 
-    pymysql.install_as_MySQLdb()
+        pymysql.install_as_MySQLdb()
 
 
 def address(variable: str) -> str:

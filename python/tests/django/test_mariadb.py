@@ -173,6 +173,31 @@ def test_the_procedure_emits_what_django_reads():
         pillarbox.emit_event("Order", "1", "order.placed", using="maria")
 
 
+@pytest.mark.django_db(transaction=True, databases=["maria"])
+def test_a_user_that_may_only_emit_is_enough(monkeypatch):
+    maria, user = connections["maria"], f"u{uuid.uuid4().hex[:12]}"
+    address, given = databases.of(maria).url(), maria.settings_dict["USER"]
+    ask(address, f"CREATE USER {user}@'%'")
+    read = "id, seq, event_type, idempotency_key, status, created_at"
+    ask(address, f"GRANT INSERT, SELECT ({read}) ON outbox_event TO {user}@'%'")
+    try:
+        monkeypatch.setitem(maria.settings_dict, "USER", user)
+        maria.close()
+        fields = {"aggregate_type": "Order", "event_type": "order.placed", "using": "maria"}
+        pillarbox.emit_event(**fields, aggregate_id="1")
+        # Many are written with ON DUPLICATE KEY UPDATE.
+        ask(address, f"GRANT UPDATE ON outbox_event TO {user}@'%'")
+        maria.close()
+        rows = [{"aggregate_type": "Order", "event_type": "order.paid", "aggregate_id": number} for number in range(3)]
+        assert len(pillarbox.emit_events(rows, using="maria")) == 3
+        with pytest.raises(IntegrityError, match="exists already"):
+            pillarbox.emit_event(**fields, aggregate_id="1")
+    finally:
+        maria.close()
+        maria.settings_dict["USER"] = given
+        ask(address, f"DROP USER {user}@'%'")
+
+
 @pytest.mark.django_db(databases=["maria"])
 def test_names_that_differ_in_case_or_spaces_are_different():
     for name in ("Order", "order", "order "):
