@@ -195,11 +195,12 @@ def test_what_a_relay_found_no_route_for_is_taken(outbox):
     outbox.change(unrouted, parked_on="unrouted")
     outbox.change(down, parked_on="runner")
     assert outbox.process() == {"processed": 1, "remaining": 0}
+    assert [event.parked_on for event in SEEN] == [None]
     assert outbox.look(unrouted).status == "delivered"
     assert outbox.look(down).parked_on == "runner"
 
 
-def test_a_settle_that_comes_late_changes_nothing(outbox, alias):
+def test_a_settle_that_comes_late_changes_nothing_and_is_logged(outbox, alias, caplog):
     thief = uuid.uuid4()
 
     @handlers.handler("order.*")
@@ -210,6 +211,7 @@ def test_a_settle_that_comes_late_changes_nothing(outbox, alias):
     outbox.process()
     row = outbox.look(event)
     assert (row.status, row.claimed_by) == ("pending", thief)
+    assert f"pillarbox_lease_lost: event {event.pk}" in caplog.text
 
 
 def test_leases_are_renewed_before_they_run_out(outbox, settings, alias):
