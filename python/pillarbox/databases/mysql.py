@@ -87,18 +87,21 @@ class Mysql(Database):
 
     def insert(self, columns: list[tuple[Any, ...]]) -> Rows:
         rows = [(*row[:8], None if row[8] is None else self.moment(row[8])) for row in columns]
+        if len(rows) == 1:
+            return self._insert_one(*rows[0])
         given = _json([(row[0].hex, *row[1:]) for row in rows])
-        if len(rows) > 1:
-            self.run("emit", given)
-        else:
-            try:
-                self.run("emit_one", rows[0][0].bytes, *rows[0][1:])
-            except IntegrityError as error:
-                # It has rolled back the statement, and not the transaction.
-                if _number(error) != _DUPLICATE:
-                    raise
-                return []
+        self.run("emit", given)
         return [(row[0], row[1], row[5]) for row in self.run("emit_written", given)]
+
+    def _insert_one(self, id: uuid.UUID, *row: Any) -> Rows:
+        try:
+            self.run("emit_one", id.bytes, *row)
+        except IntegrityError as error:
+            # It has rolled back the statement, and not the transaction.
+            if _number(error) != _DUPLICATE:
+                raise
+            return []
+        return [(id, *place) for place in self.run("emit_place")]
 
     def record(self, task: Task, *, is_woken: bool) -> None:
         """Relays look by themselves here."""

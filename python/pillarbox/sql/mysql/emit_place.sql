@@ -1,0 +1,1 @@
+../../../../crates/pillarbox/sql/mysql/emit_place.sql
