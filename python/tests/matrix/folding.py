@@ -9,9 +9,13 @@ from datetime import datetime
 from typing import Any
 
 from .calls import COUNTDOWN, EXPIRES
+from .kinds import KINDS
 
 UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
-KIND = re.compile(r"@[powa]\b|-within\b")
+KIND = re.compile(
+    "|".join(rf"{kind.tag}\b" + (rf"|-{kind.name}\b" if kind.worker != "plain" else "") for kind in KINDS)
+)
+"""What only the tags and the queues of one producer have."""
 SLACK = 300
 """How many seconds later than asked for a time may lie that is counted from when something was done."""
 
