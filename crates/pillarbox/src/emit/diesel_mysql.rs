@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::Emitted;
 use super::diesel::{Dialect, private};
-use super::mysql::{self, EMIT, EMIT_ONE, EXISTING, PLACE, WRITTEN, is_key, moment, rows_as_json};
+use super::mysql::{self, EMIT, EMIT_ONE, EXISTING, PLACE, WRITTEN, is_denied, is_key, moment, rows_as_json};
 use crate::error::DriverError;
 use crate::event::NewEvent;
 
@@ -21,9 +21,12 @@ impl Dialect for Mysql {
         connection: &mut impl LoadConnection<Backend = Self>,
         rows: &[NewEvent],
     ) -> Result<Vec<Emitted>, DriverError> {
-        let rows = rows_as_json(rows);
-        diesel::sql_query(EMIT).bind::<Text, _>(&rows).execute(connection)?;
-        let written = diesel::sql_query(WRITTEN).bind::<Text, _>(&rows).load::<Row>(connection)?;
+        let json = rows_as_json(rows);
+        match diesel::sql_query(EMIT).bind::<Text, _>(&json).execute(connection) {
+            Err(Error::DatabaseError(_, error)) if is_denied(error.message()) => return insert_each(connection, rows),
+            done => done?,
+        };
+        let written = diesel::sql_query(WRITTEN).bind::<Text, _>(&json).load::<Row>(connection)?;
         written.into_iter().map(|row| row.emitted(true)).collect()
     }
 
@@ -59,6 +62,19 @@ impl Dialect for Mysql {
         let found = diesel::sql_query(EXISTING).bind::<Text, _>(event_type).bind::<Text, _>(key);
         found.load::<Row>(connection)?.into_iter().next().map(|row| row.emitted(false)).transpose()
     }
+}
+
+/// Inserts one event after another, for an account that may only emit.
+fn insert_each(
+    connection: &mut impl LoadConnection<Backend = Mysql>,
+    rows: &[NewEvent],
+) -> Result<Vec<Emitted>, DriverError> {
+    let mut written = Vec::with_capacity(rows.len());
+    for row in rows {
+        let place = Mysql::insert_one(connection, row)?;
+        written.extend(place.map(|place| super::new(row.clone(), place)));
+    }
+    Ok(written)
 }
 
 fn is_duplicate(error: &Error) -> bool {

@@ -50,6 +50,12 @@ pub(crate) fn is_key(message: &str) -> bool {
     message.trim_end_matches('\'').ends_with("outbox_event_key")
 }
 
+/// Returns whether the message is one of a missing right on a table or a column. Then the account may only emit: [`EMIT`] needs the
+/// right to change events for its `ON DUPLICATE KEY UPDATE`, and [`EMIT_ONE`] does not.
+pub(crate) fn is_denied(message: &str) -> bool {
+    message.contains(" command denied to user ")
+}
+
 /// A row that [`WRITTEN`] and [`EXISTING`] return, in their order.
 pub(crate) type Written = (Uuid, i64, String, String, String, NaiveDateTime);
 

@@ -50,7 +50,10 @@ impl Transaction for &DatabaseTransaction {
         let (text, values) = match database {
             Database::Mysql => {
                 let values = vec![Value::from(mysql::rows_as_json(rows))];
-                self.execute_raw(database.statement(mysql::EMIT, values.clone())).await?;
+                match self.execute_raw(database.statement(mysql::EMIT, values.clone())).await {
+                    Err(error) if mysql::is_denied(&error.to_string()) => return insert_each_mysql(self, rows).await,
+                    done => done?,
+                };
                 (mysql::WRITTEN, values)
             }
             Database::Postgres => {
@@ -133,6 +136,16 @@ async fn insert_one_mysql(
     let place = place.ok_or("the event that was written is not there")?;
     let created_at: NaiveDateTime = place.try_get_by_index(1)?;
     Ok(Some((place.try_get_by_index(0)?, created_at.and_utc())))
+}
+
+/// Inserts one event after another, for an account that may only emit.
+async fn insert_each_mysql(tx: &DatabaseTransaction, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
+    let mut written = Vec::with_capacity(rows.len());
+    for row in rows {
+        let place = insert_one_mysql(tx, row).await?;
+        written.extend(place.map(|place| super::new(row.clone(), place)));
+    }
+    Ok(written)
 }
 
 fn is_duplicate(error: &DbErr) -> bool {

@@ -5,7 +5,9 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use sqlx::mysql::{MySql, MySqlConnection};
 use sqlx::{AssertSqlSafe, Executor};
 
-use super::mysql::{EMIT, EMIT_ONE, EXISTING, PLACE, WRITTEN, Written, emitted, is_key, moment, rows_as_json};
+use super::mysql::{
+    EMIT, EMIT_ONE, EXISTING, PLACE, WRITTEN, Written, emitted, is_denied, is_key, moment, rows_as_json,
+};
 use super::{Emitted, Transaction};
 use crate::error::DriverError;
 use crate::event::NewEvent;
@@ -29,10 +31,23 @@ impl Transaction for sqlx::Transaction<'_, MySql> {
 }
 
 pub(crate) async fn insert(connection: &mut MySqlConnection, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
-    let rows = rows_as_json(rows);
-    sqlx::query(EMIT).bind(&rows).execute(&mut *connection).await?;
-    let written: Vec<Written> = sqlx::query_as(WRITTEN).bind(&rows).fetch_all(connection).await?;
+    let json = rows_as_json(rows);
+    match sqlx::query(EMIT).bind(&json).execute(&mut *connection).await {
+        Err(error) if is_denied(&error.to_string()) => return insert_each(connection, rows).await,
+        done => done?,
+    };
+    let written: Vec<Written> = sqlx::query_as(WRITTEN).bind(&json).fetch_all(connection).await?;
     written.into_iter().map(|row| emitted(row, true)).collect()
+}
+
+/// Inserts one event after another, for an account that may only emit.
+async fn insert_each(connection: &mut MySqlConnection, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
+    let mut written = Vec::with_capacity(rows.len());
+    for row in rows {
+        let place = insert_one(connection, row).await?;
+        written.extend(place.map(|place| super::new(row.clone(), place)));
+    }
+    Ok(written)
 }
 
 pub(crate) async fn insert_one(

@@ -23,11 +23,14 @@ mod claim;
 mod connect;
 mod database;
 mod examine;
+mod grant;
 mod moment;
 mod order;
+mod rights;
 mod server;
 mod settle;
 mod statement;
+mod url;
 mod watch;
 
 use connect::{Connections, repeating};
@@ -43,30 +46,29 @@ sql_folder! {
     SQL: Sql = "mysql" {
         blame, claim, claim_due, claim_free, claim_ordered, claim_read, cleanup, cleanup_due, cleanup_more, connect,
         delete_attempts, delete_deliveries, examine_history, examine_indexes, fail, fail_asked, fail_deliveries, farewell,
-        farewell_lanes, held, migrate_lock, migrate_unlock, next_due, outbox_emit, prune_attempts, release, renew, retry, retry_asked,
-        retry_deliveries, server, settle, settle_attempts, settle_delete, settle_deliveries, settle_plain, sweep, sweep_due, sweep_lanes,
+        farewell_lanes, grants_emit, grants_relay, held, migrate_lock, migrate_unlock, next_due, outbox_emit, prune_attempts, release, renew, retry, retry_asked,
+        retry_deliveries, server, server_account, settle, settle_attempts, settle_delete, settle_deliveries, settle_plain, sweep, sweep_due, sweep_lanes,
         sweep_metrics, sweep_relays, unpark, unpark_deliveries, unpark_due, unpark_shared, walls, watch,
     }
 }
 
 /// The error of a procedure that exists.
 const PROCEDURE_EXISTS: u16 = 1304;
-/// The errors of a user who may not create a procedure.
-const NO_RIGHT: [u16; 4] = [1044, 1142, 1227, 1370];
 
 /// How a store connects.
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MysqlSettings {
-    /// How long a connect or a statement may take. After that its connection is closed.
-    pub deadline: Duration,
     /// The maximum number of connections.
-    pub connections: usize,
+    pub connections: u32,
+    /// How long a statement may take. After that its connection is closed.
+    pub deadline: Duration,
+    /// The timeout of connecting.
+    pub connect_timeout: Duration,
 }
 
 impl Default for MysqlSettings {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(30), connections: 10 }
+        Self { connections: 10, deadline: Duration::from_secs(30), connect_timeout: Duration::from_secs(3) }
     }
 }
 
@@ -79,7 +81,9 @@ pub struct MysqlStore {
 }
 
 impl MysqlStore {
-    /// Connects to `mysql://user:password@host:port/database`. [`Fleet::check`](super::Fleet::check) returns whether the tables
+    /// Connects to `mysql://user:password@host:port/database`. The parameters `ssl-mode` (`DISABLED`, `PREFERRED`, `REQUIRED`,
+    /// `VERIFY_CA` or `VERIFY_IDENTITY`), `ssl-ca`, `ssl-cert` and `ssl-key` are those of the servers' own clients.
+    /// [`Fleet::check`](super::Fleet::check) returns whether the tables
     /// exist.
     ///
     /// # Errors
@@ -116,8 +120,8 @@ impl MysqlStore {
         match self.connections.acquire().await?.script(SQL.outbox_emit.to_owned()).await {
             Err(error) => match connect::number(&error) {
                 Some(PROCEDURE_EXISTS) => Ok(()),
-                Some(number) if NO_RIGHT.contains(&number) => {
-                    tracing::warn!(%error, "procedure outbox_emit not created; grant CREATE ROUTINE, or emit by INSERT");
+                Some(number) if rights::is_denied(number) => {
+                    tracing::warn!("procedure outbox_emit not created; grant CREATE ROUTINE, or emit by INSERT");
                     Ok(())
                 }
                 _ => Err(error),

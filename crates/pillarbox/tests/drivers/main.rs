@@ -5,6 +5,7 @@
 mod checks;
 mod diesel_async_driver;
 mod diesel_driver;
+mod emitter;
 mod fixture;
 mod sea_orm_driver;
 mod sqlx_driver;

@@ -46,8 +46,7 @@ async fn promote(replica: &PrivateMysql) {
 
 /// The relay's store, through an address that leads to the primary.
 async fn store(proxy: &Proxy) -> MysqlStore {
-    let mut settings = MysqlSettings::default();
-    settings.deadline = Duration::from_secs(1);
+    let settings = MysqlSettings { deadline: Duration::from_secs(1), ..MysqlSettings::default() };
     let url = format!("mysql://shop@{}/shop", proxy.address());
     MysqlStore::connect_with(&url, settings).await.unwrap()
 }

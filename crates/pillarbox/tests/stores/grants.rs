@@ -6,10 +6,10 @@ use std::time::Duration;
 use pillarbox::delivery::{Answer, Change};
 use pillarbox::store::postgres::PostgresStore;
 use pillarbox::store::{
-    AdminStore, Ask, Claimed, Entry, Filter, Heartbeat, Marked, Paging, Replayed, Retention, Role, Selection,
+    AdminStore, Ask, Claimed, Entry, Filter, Heartbeat, Level, Marked, Paging, Replayed, Retention, Role, Selection,
     SessionLimits, State,
 };
-use pillarbox::{Claims, Event, Fleet, Inspect, Parking, emit, emit_all, emit_once};
+use pillarbox::{Claims, Event, Fleet, Inspect, Store, emit, emit_all, emit_once};
 use pillarbox_testkit::TestDatabase;
 use pillarbox_testkit::conformance::outbox::{ASK, BY_ANN, deliver, failed, judged, park};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
@@ -124,11 +124,8 @@ async fn a_role_that_emits_can_do_nothing_else() {
     office.close().await;
 }
 
-#[tokio::test]
-async fn a_role_that_relays_can_do_all_that_a_relay_does() {
-    let office = Office::open(true).await;
-    office.owner.grant(Role::Relay, &office.role).await.unwrap();
-    let store = office.store();
+/// Does everything that a relay and its admin do.
+pub(crate) async fn relay_and_administer(store: &(impl Store + AdminStore)) {
     store.check().await.unwrap();
     for order in 0..5 {
         store.emit(placed(order)).await.unwrap();
@@ -169,6 +166,20 @@ async fn a_role_that_relays_can_do_all_that_a_relay_does() {
     let id = claim.iter().next().map(Claimed::ticket).unwrap().id;
     assert!(store.get(id).await.unwrap().is_some());
     std::mem::forget(claim);
+    let limits = SessionLimits { idle: PATIENCE, longest: PATIENCE, most: 9 };
+    store.begin_session("hash", "anna", limits).await.unwrap();
+    assert_eq!(store.find_session("hash", limits).await.unwrap().as_deref(), Some("anna"));
+    store.end_session("hash").await.unwrap();
+    assert!(store.claim_job(Uuid::new_v4(), PATIENCE).await.unwrap().is_none());
+    assert!(store.examine().await.unwrap().iter().all(|finding| finding.level != Level::Bad));
+}
+
+#[tokio::test]
+async fn a_role_that_relays_can_do_all_that_a_relay_does() {
+    let office = Office::open(true).await;
+    office.owner.grant(Role::Relay, &office.role).await.unwrap();
+    let store = office.store();
+    relay_and_administer(&store).await;
 
     for statement in [
         "DROP TABLE outbox_event",

@@ -10,6 +10,7 @@ mod grants;
 mod held;
 mod looking;
 mod mariadb;
+mod mariadb_rights;
 mod odd_times;
 mod opening;
 mod plan;

@@ -13,9 +13,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
+use super::rights::{self, Denied};
 use super::server::Server;
 use super::statement::queries;
-use super::{MysqlSettings, SQL, database};
+use super::{MysqlSettings, SQL, database, url};
 use crate::error::{DriverError, StoreError};
 use crate::store::sql::Call;
 
@@ -55,12 +56,12 @@ impl fmt::Debug for Connections {
 impl Connections {
     /// Connects once, and refuses a server that an outbox cannot work on.
     pub(super) async fn open(url: &str, settings: MysqlSettings) -> Result<Arc<Self>, StoreError> {
-        let options: MySqlConnectOptions = url.parse().map_err(database("reading the database's URL"))?;
+        let options = url::options(url).map_err(database("reading the database's URL"))?;
         let options =
             options.charset("utf8mb4").pipes_as_concat(false).no_engine_substitution(false).disable_statement_logging();
         let address = format!("{}:{}", options.get_host(), options.get_port());
         let connected = |source| StoreError::Connect { server: "MariaDB or MySQL", address, source };
-        let mut first = session(&options, settings.deadline).await.map_err(connected)?;
+        let mut first = session(&options, settings.connect_timeout).await.map_err(connected)?;
         let server = Server::read(&mut first).await.map_err(database("reading the server's settings"))?;
         server.check()?;
         Ok(Arc::new(Self {
@@ -69,7 +70,7 @@ impl Connections {
             server,
             idle: Mutex::new(vec![(first, Instant::now())]),
             forgotten: AtomicU64::new(0),
-            permits: Arc::new(Semaphore::new(settings.connections)),
+            permits: Arc::new(Semaphore::new(settings.connections.max(1) as usize)),
         }))
     }
 
@@ -85,7 +86,7 @@ impl Connections {
                 return Ok(self.link(connection, permit));
             }
         }
-        Ok(self.link(session(&self.options, deadline).await?, permit))
+        Ok(self.link(session(&self.options, self.settings.connect_timeout).await?, permit))
     }
 
     fn link(self: &Arc<Self>, connection: MySqlConnection, permit: OwnedSemaphorePermit) -> Link {
@@ -119,7 +120,8 @@ async fn session(options: &MySqlConnectOptions, deadline: Duration) -> Result<My
         (&mut connection).execute(sqlx::raw_sql(SQL.connect)).await?;
         Ok::<_, sqlx::Error>(connection)
     };
-    Ok(timeout(deadline, connect).await.map_err(|_| Silent(deadline))??)
+    let connected = timeout(deadline, connect).await.map_err(|_| Silent(deadline))?;
+    connected.map_err(|error| rights::explain(error.into(), None))
 }
 
 /// What a call returned: the rows of its last statement, and the number of rows that its statements have matched.
@@ -204,7 +206,7 @@ impl Link {
         if number.flatten().is_some_and(|number| READ_ONLY.contains(&number)) {
             self.home.forget();
         }
-        result
+        result.map_err(|error| rights::explain(error, Some(&self.home.server)))
     }
 
     pub(super) fn collation(&self) -> &'static str {
@@ -224,7 +226,8 @@ impl Drop for Link {
 
 /// Returns the server's number of an error.
 pub(super) fn number(error: &DriverError) -> Option<u16> {
-    let error = error.downcast_ref::<sqlx::Error>()?.as_database_error()?;
+    let driver = error.downcast_ref::<Denied>().map(Denied::driver).or_else(|| error.downcast_ref());
+    let error = driver?.as_database_error()?;
     error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>().map(sqlx::mysql::MySqlDatabaseError::number)
 }
 

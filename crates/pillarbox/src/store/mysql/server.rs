@@ -12,17 +12,30 @@ use crate::error::{DriverError, StoreError};
 const OLDEST_MARIADB: (u32, u32, u32) = (10, 6, 0);
 const OLDEST_MYSQL: (u32, u32, u32) = (8, 0, 19);
 
-/// The server's settings, by name.
+/// The server's settings by name, and the place that the store connects to.
 #[derive(Debug)]
 pub(super) struct Server {
     settings: HashMap<String, String>,
+    /// The account that the server has chosen for the user, such as `relay@%`.
+    account: String,
+    database: String,
 }
 
 impl Server {
     pub(super) async fn read(connection: &mut MySqlConnection) -> Result<Self, DriverError> {
         let rows = connection.fetch_all(sqlx::raw_sql(SQL.server)).await?;
-        let setting = |row: &MySqlRow| Ok((row.try_get_unchecked(0)?, row.try_get_unchecked(1)?));
-        Ok(Self { settings: rows.iter().map(setting).collect::<Result<_, sqlx::Error>>()? })
+        let pair = |row: &MySqlRow| Ok((row.try_get_unchecked(0)?, row.try_get_unchecked(1)?));
+        let settings = rows.iter().map(pair).collect::<Result<_, sqlx::Error>>()?;
+        let (account, database) = pair(&connection.fetch_one(sqlx::raw_sql(SQL.server_account)).await?)?;
+        Ok(Self { settings, account, database })
+    }
+
+    pub(super) fn account(&self) -> &str {
+        &self.account
+    }
+
+    pub(super) fn database(&self) -> &str {
+        &self.database
     }
 
     /// Returns a setting; empty if this server does not have it.
@@ -71,7 +84,8 @@ mod tests {
 
     fn server(version: &str, wsrep_on: &str) -> Server {
         let settings = [("version", version), ("wsrep_on", wsrep_on)];
-        Server { settings: settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into() }
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        Server { settings, account: "ann@%".to_owned(), database: "shop".to_owned() }
     }
 
     #[test]
