@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pillarbox::store::celery_outbox::{CeleryOutboxSettings, CeleryOutboxStore};
+use pillarbox::store::mysql::{MysqlSettings, MysqlStore};
 use pillarbox::store::postgres::{PostgresSettings, PostgresStore};
 use pillarbox::store::sqlite::SqliteStore;
 use pillarbox::store::{AdminStore, Migration, Role};
@@ -106,6 +107,7 @@ const CONNECTIONS_BESIDE: u32 = 4;
 pub(crate) enum Opened {
     Sqlite(SqliteStore),
     Postgres(PostgresStore),
+    Mysql(MysqlStore),
 }
 
 impl Opened {
@@ -115,6 +117,9 @@ impl Opened {
             Database::Sqlite { path } => Ok(Self::Sqlite(open_file(path).await?)),
             Database::Postgres { url, schema, settings } => {
                 Ok(Self::Postgres(PostgresStore::connect_with(url.expose(), schema, *settings).await?))
+            }
+            Database::Mysql { url, settings } => {
+                Ok(Self::Mysql(MysqlStore::connect_with(url.expose(), *settings).await?))
             }
         }
     }
@@ -127,15 +132,19 @@ impl Opened {
                 let settings = PostgresSettings { connections: CONNECTIONS_BESIDE, ..*settings };
                 Ok(Self::Postgres(PostgresStore::connect_with(url.expose(), schema, settings).await?))
             }
+            Database::Mysql { url, settings } => {
+                let settings = MysqlSettings { connections: CONNECTIONS_BESIDE, ..*settings };
+                Ok(Self::Mysql(MysqlStore::connect_with(url.expose(), settings).await?))
+            }
         }
     }
 
-    /// Opens the outbox. A new SQLite file gets its tables at once; on PostgreSQL a person runs `pillarbox migrate`. The
+    /// Opens the outbox. A new SQLite file gets its tables at once; on a server a person runs `pillarbox migrate`. The
     /// schema is not checked, because a role that only emits has no right to read it.
     pub(crate) async fn unchecked(database: &Database, output: Output) -> anyhow::Result<Self> {
         let new_file = match database {
             Database::Sqlite { path } => Some(path).filter(|path| is_empty(path)),
-            Database::Postgres { .. } => None,
+            Database::Postgres { .. } | Database::Mysql { .. } => None,
         };
         let opened = Self::bare(database).await?;
         if let Some(path) = new_file {
@@ -157,6 +166,7 @@ impl Opened {
         match self {
             Self::Sqlite(store) => Arc::new(store.clone()),
             Self::Postgres(store) => Arc::new(store.clone()),
+            Self::Mysql(store) => Arc::new(store.clone()),
         }
     }
 
@@ -165,6 +175,7 @@ impl Opened {
         match self {
             Self::Sqlite(store) => Arc::new(store.clone()),
             Self::Postgres(store) => Arc::new(store.clone()),
+            Self::Mysql(store) => Arc::new(store.clone()),
         }
     }
 
@@ -173,6 +184,7 @@ impl Opened {
         match self {
             Self::Sqlite(store) => store,
             Self::Postgres(store) => store,
+            Self::Mysql(store) => store,
         }
     }
 
@@ -180,6 +192,7 @@ impl Opened {
         Ok(match self {
             Self::Sqlite(store) => store.migrate().await?,
             Self::Postgres(store) => store.migrate().await?,
+            Self::Mysql(store) => store.migrate().await?,
         })
     }
 
@@ -188,6 +201,7 @@ impl Opened {
         match self {
             Self::Sqlite(_) => bail!("SQLite has no roles; leave the roles out"),
             Self::Postgres(store) => Ok(store.grants(kind, role)),
+            Self::Mysql(store) => Ok(store.grants(kind, role)),
         }
     }
 
@@ -195,6 +209,7 @@ impl Opened {
         match self {
             Self::Sqlite(_) => Ok(()),
             Self::Postgres(store) => Ok(store.grant(kind, role).await?),
+            Self::Mysql(store) => Ok(store.grant(kind, role).await?),
         }
     }
 }

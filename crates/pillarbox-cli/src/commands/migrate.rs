@@ -13,10 +13,10 @@ use crate::store::Opened;
 /// with `--apply` they are also run.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A database role that only emits: print the grants it needs
+    /// A database role (MariaDB, MySQL: USER or USER@HOST) that only emits: print the grants it needs
     #[arg(long, value_name = "ROLE")]
     emit_role: Option<String>,
-    /// A database role that relays and looks after the outbox: print the grants it needs
+    /// A database role (MariaDB, MySQL: USER or USER@HOST) that relays and looks after the outbox: print the grants it needs
     #[arg(long, value_name = "ROLE")]
     relay_role: Option<String>,
     /// Run the grants as well

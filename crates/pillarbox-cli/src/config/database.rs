@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pillarbox::store::mysql::MysqlSettings;
 use pillarbox::store::postgres::PostgresSettings;
 use pillarbox_sinks::config::{SecretRef, Section, some_time};
 use pillarbox_sinks::{Secret, redact};
@@ -15,13 +16,30 @@ const DEFAULT_URL: &str = "sqlite://pillarbox.db";
 const DEFAULT_SCHEMA: &str = "public";
 /// The fewest connections. A relay claims, settles and writes its heartbeat at the same time.
 const LEAST_CONNECTIONS: u32 = 3;
-const CHOICES: &str = "write sqlite://FILE or postgres://USER:PASSWORD@HOST/DATABASE";
+const CHOICES: &str =
+    "write sqlite://FILE, postgres://USER:PASSWORD@HOST/DATABASE or mysql://USER:PASSWORD@HOST/DATABASE";
 
 /// The database of the outbox. Its `Debug` does not show the URL's password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Database {
     Sqlite { path: PathBuf },
     Postgres { url: Secret, schema: String, settings: PostgresSettings },
+    Mysql { url: Secret, settings: MysqlSettings },
+}
+
+/// The limits of connections, for people.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) connections: u32,
+    pub(crate) deadline: Duration,
+    pub(crate) connect_timeout: Duration,
+}
+
+/// The limits that are configured.
+struct Given {
+    connections: Option<u32>,
+    deadline: Option<Duration>,
+    connect_timeout: Option<Duration>,
 }
 
 impl Database {
@@ -33,23 +51,48 @@ impl Database {
         };
         section.take_checked("url", parse);
         let schema: Option<String> = section.take_checked("schema", |name: &String| check_schema(name));
-        let given = lower_settings(&mut section);
-        section.finish();
+        let given = lower_limits(&mut section);
         let mut database = parsed.unwrap_or_default();
-        if let Self::Postgres { schema: name, settings, .. } = &mut database {
-            *name = schema.unwrap_or_else(|| DEFAULT_SCHEMA.to_owned());
-            *settings = given;
+        match &mut database {
+            Self::Sqlite { .. } => {}
+            Self::Postgres { schema: name, settings, .. } => {
+                *name = schema.unwrap_or_else(|| DEFAULT_SCHEMA.to_owned());
+                *settings = PostgresSettings {
+                    connections: given.connections.unwrap_or(settings.connections),
+                    deadline: given.deadline.unwrap_or(settings.deadline),
+                    connect_timeout: given.connect_timeout.unwrap_or(settings.connect_timeout),
+                };
+            }
+            Self::Mysql { settings, .. } => {
+                // The default is accepted, because the default file has it.
+                if schema.is_some_and(|schema| schema != DEFAULT_SCHEMA) {
+                    section.problem(
+                        "schema",
+                        "is set, but MariaDB and MySQL have no schemas; name the database in database.url",
+                    );
+                }
+                *settings = MysqlSettings {
+                    connections: given.connections.unwrap_or(settings.connections),
+                    deadline: given.deadline.unwrap_or(settings.deadline),
+                    connect_timeout: given.connect_timeout.unwrap_or(settings.connect_timeout),
+                };
+            }
         }
+        section.finish();
         database
     }
 
-    fn parse(url: &str) -> Result<Self, String> {
+    /// Reads a URL, with the default settings.
+    pub(crate) fn parse(url: &str) -> Result<Self, String> {
         let (scheme, rest) = url.split_once(':').ok_or_else(|| format!("is not a URL; {CHOICES}"))?;
         match scheme {
             "sqlite" => sqlite_path(rest).map(|path| Self::Sqlite { path }),
             "postgres" | "postgresql" if rest.starts_with("//") => {
                 let settings = PostgresSettings::default();
                 Ok(Self::Postgres { url: Secret::new(url), schema: DEFAULT_SCHEMA.to_owned(), settings })
+            }
+            "mysql" | "mariadb" if rest.starts_with("//") => {
+                Ok(Self::Mysql { url: Secret::new(url), settings: MysqlSettings::default() })
             }
             _ => Err(format!("begins with {scheme:?}, which is not a supported database; {CHOICES}")),
         }
@@ -59,24 +102,34 @@ impl Database {
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Sqlite { path } => format!("sqlite://{}", path.display()),
-            Self::Postgres { url, .. } => redact::without_password(url.expose()),
+            Self::Postgres { url, .. } | Self::Mysql { url, .. } => redact::without_password(url.expose()),
         }
     }
 
-    /// Returns the connection settings. SQLite has none and returns the defaults.
-    pub(crate) fn settings(&self) -> PostgresSettings {
+    /// Returns the limits of connections. SQLite has none and returns PostgreSQL's defaults.
+    pub(crate) fn limits(&self) -> Limits {
         match self {
-            Self::Sqlite { .. } => PostgresSettings::default(),
-            Self::Postgres { settings, .. } => *settings,
+            Self::Sqlite { .. } => Limits::of(PostgresSettings::default()),
+            Self::Postgres { settings, .. } => Limits::of(*settings),
+            Self::Mysql { settings: MysqlSettings { connections, deadline, connect_timeout }, .. } => {
+                Limits { connections: *connections, deadline: *deadline, connect_timeout: *connect_timeout }
+            }
         }
     }
 
-    /// Returns the schema. SQLite has none and returns the default.
-    pub(crate) fn schema(&self) -> &str {
+    /// Returns the schema. SQLite ignores it and returns the default; MariaDB and MySQL have none.
+    pub(crate) fn schema(&self) -> Option<&str> {
         match self {
-            Self::Sqlite { .. } => DEFAULT_SCHEMA,
-            Self::Postgres { schema, .. } => schema,
+            Self::Sqlite { .. } => Some(DEFAULT_SCHEMA),
+            Self::Postgres { schema, .. } => Some(schema),
+            Self::Mysql { .. } => None,
         }
+    }
+}
+
+impl Limits {
+    fn of(PostgresSettings { connections, deadline, connect_timeout }: PostgresSettings) -> Self {
+        Self { connections, deadline, connect_timeout }
     }
 }
 
@@ -88,12 +141,11 @@ impl Default for Database {
 
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Database({}, {})", self.shown(), self.schema())
+        write!(f, "Database({}, {})", self.shown(), self.schema().unwrap_or("no schema"))
     }
 }
 
-fn lower_settings(section: &mut Section<'_>) -> PostgresSettings {
-    let default = PostgresSettings::default();
+fn lower_limits(section: &mut Section<'_>) -> Given {
     let enough = |connections: &u32| match connections {
         0..LEAST_CONNECTIONS => Err(format!("is {connections}, but must be at least {LEAST_CONNECTIONS}")),
         _ => Ok(()),
@@ -102,10 +154,10 @@ fn lower_settings(section: &mut Section<'_>) -> PostgresSettings {
         0..100 => Err("must be at least 100ms; with less, a busy server would count as down".to_owned()),
         _ => Ok(()),
     };
-    PostgresSettings {
-        connections: section.take_checked("connections", enough).unwrap_or(default.connections),
-        deadline: section.take_checked("deadline", long_enough).unwrap_or(default.deadline),
-        connect_timeout: section.take_checked("connect_timeout", some_time).unwrap_or(default.connect_timeout),
+    Given {
+        connections: section.take_checked("connections", enough),
+        deadline: section.take_checked("deadline", long_enough),
+        connect_timeout: section.take_checked("connect_timeout", some_time),
     }
 }
 
@@ -146,6 +198,8 @@ mod tests {
             ("postgres://ann@db/shop?sslmode=require", "postgres://ann@db/shop?sslmode=require"),
             ("postgres://db/shop?user=ann&password=hunter2", "postgres://db/shop?user=ann&password=***"),
             ("postgres://ann:hun?ter2@db/shop", "postgres://ann:***@db/shop"),
+            ("mysql://ann:hunter2@db:3306/shop?ssl-mode=REQUIRED", "mysql://ann:***@db:3306/shop?ssl-mode=REQUIRED"),
+            ("mariadb://ann:hunter2@db/shop", "mariadb://ann:***@db/shop"),
         ] {
             let database = Database::parse(url).unwrap();
             assert_eq!(database.shown(), shown);
@@ -169,9 +223,9 @@ mod tests {
 
     #[test]
     fn other_databases_are_refused_with_the_choices() {
-        for url in ["mysql://ann:hunter2@db/shop", "pillarbox.db", "postgres:ann:hunter2@db"] {
+        for url in ["oracle://ann:hunter2@db/shop", "pillarbox.db", "postgres:ann:hunter2@db", "mysql:ann:hunter2@db"] {
             let problem = Database::parse(url).unwrap_err();
-            assert!(problem.contains("write sqlite://FILE or postgres://"), "{problem}");
+            assert!(problem.contains("write sqlite://FILE, postgres://"), "{problem}");
             assert!(!problem.contains("hunter2"), "{problem}");
         }
     }

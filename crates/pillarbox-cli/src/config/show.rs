@@ -78,14 +78,14 @@ impl Settings {
     }
 
     fn shown_database(&self) -> Shown {
-        let settings = self.database.settings();
-        let keys = vec![
-            ("url", text(self.database.shown())),
-            ("schema", text(self.database.schema())),
-            ("connections", Value::Integer(settings.connections.into())),
-            ("deadline", duration(settings.deadline)),
-            ("connect_timeout", duration(settings.connect_timeout)),
-        ];
+        let limits = self.database.limits();
+        let mut keys = vec![("url", text(self.database.shown()))];
+        keys.extend(self.database.schema().map(|schema| ("schema", text(schema))));
+        keys.extend([
+            ("connections", Value::Integer(limits.connections.into())),
+            ("deadline", duration(limits.deadline)),
+            ("connect_timeout", duration(limits.connect_timeout)),
+        ]);
         Shown { place: Place::Section("database"), keys }
     }
 

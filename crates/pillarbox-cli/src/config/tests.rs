@@ -212,7 +212,7 @@ fn the_environment_overrides_every_scalar_of_database_and_relay() {
     ]);
     let settings = parse_with("[database]\nurl = \"sqlite://a.db\"\n[relay]\nbatch_size = 3", &environment).unwrap();
     assert_eq!(settings.database.shown(), "postgres://ann:***@db/shop");
-    assert_eq!(settings.database.schema(), "outbox");
+    assert_eq!(settings.database.schema(), Some("outbox"));
     assert_eq!(settings.relay.batch_size, 7);
     assert_eq!(settings.relay.on_delivered, pillarbox::OnDelivered::Delete);
     assert_eq!(settings.relay.retry.base, Duration::from_secs(2));
@@ -222,6 +222,23 @@ fn the_environment_overrides_every_scalar_of_database_and_relay() {
     let problem = parse_with("", &wrong).unwrap_err();
     assert!(problem.contains("variable PILLARBOX_RELAY_LEASE is \"5 parsecs\", but must be a duration"), "{problem}");
     assert!(refusal("[relay]\nlease = \"9000000000years\"").contains("must be at most 100 years"));
+}
+
+#[test]
+fn mysql_has_limits_and_no_schema() {
+    let database = "[database]\nurl = \"mysql://ann:hunter2@db/shop\"\n";
+    let shown = |more: &str| parse(&format!("{database}{more}")).unwrap().shown_json()["database"].clone();
+    let defaults = serde_json::json!({
+        "url": "mysql://ann:***@db/shop", "connections": 10, "deadline": "30s", "connect_timeout": "3s",
+    });
+    assert_eq!(shown(""), defaults);
+    assert_eq!(shown("schema = \"public\""), defaults);
+    let given = shown("connections = 4\ndeadline = \"7s\"\nconnect_timeout = \"1s\"");
+    assert_eq!((&given["connections"], &given["deadline"]), (&4.into(), &"7s".into()));
+    assert_eq!(given["connect_timeout"], "1s");
+    let problem = refusal(&format!("{database}schema = \"outbox\""));
+    assert!(problem.contains("database.schema is set, but MariaDB and MySQL have no schemas"), "{problem}");
+    assert!(!problem.contains("hunter2"), "{problem}");
 }
 
 #[test]

@@ -65,11 +65,11 @@ fn the_environment_wins_over_the_file() {
 #[test]
 fn another_database_is_refused_with_those_there_are() {
     let mut home = Home::new();
-    home.set("PILLARBOX_DATABASE_URL", "mysql://ann:hunter2@db/shop");
+    home.set("PILLARBOX_DATABASE_URL", "oracle://ann:hunter2@db/shop");
     let done = home.run(&["stats"]);
     assert_eq!(done.code, 2);
-    assert!(done.err.contains("PILLARBOX_DATABASE_URL begins with \"mysql\""), "{done:?}");
-    assert!(done.err.contains("write sqlite://FILE or postgres://"), "{done:?}");
+    assert!(done.err.contains("PILLARBOX_DATABASE_URL begins with \"oracle\""), "{done:?}");
+    assert!(done.err.contains("write sqlite://FILE, postgres://"), "{done:?}");
     assert!(!done.err.contains("hunter2"), "{done:?}");
 }
 
