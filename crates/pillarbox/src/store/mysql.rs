@@ -45,7 +45,7 @@ sql_folder! {
     /// The statements that only MariaDB and MySQL have.
     SQL: Sql = "mysql" {
         blame, claim, claim_due, claim_free, claim_ordered, claim_read, cleanup, cleanup_due, cleanup_more, connect,
-        delete_attempts, delete_deliveries, examine_history, examine_indexes, fail, fail_asked, fail_deliveries, farewell,
+        delete_attempts, delete_deliveries, examine_history, examine_indexes, examine_metrics, examine_rights, examine_server, examine_session, fail, fail_asked, fail_deliveries, farewell,
         farewell_lanes, grants_emit, grants_relay, held, migrate_lock, migrate_unlock, next_due, outbox_emit, prune_attempts, release, renew, retry, retry_asked,
         retry_deliveries, server, server_account, settle, settle_attempts, settle_delete, settle_deliveries, settle_plain, sweep, sweep_due, sweep_lanes,
         sweep_metrics, sweep_relays, unpark, unpark_deliveries, unpark_due, unpark_shared, walls, watch,

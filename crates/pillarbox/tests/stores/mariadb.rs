@@ -3,10 +3,10 @@
 use pillarbox::store::mysql::MysqlStore;
 use pillarbox::store::{Claims, Fleet, Inspect, Level};
 use pillarbox::{Event, Status, StoreError, emit, emit_once};
-use pillarbox_testkit::TestMysql;
 use pillarbox_testkit::conformance::outbox::ASK;
 use pillarbox_testkit::conformance::{MysqlOutbox, Outbox};
-use sqlx::{AssertSqlSafe, Executor, Row};
+use pillarbox_testkit::{PrivateMysql, TestMysql};
+use sqlx::{AssertSqlSafe, Connection, Executor, Row};
 use uuid::Uuid;
 
 /// DDL commits by itself: a program that dies while it migrates leaves some of the tables, and no record.
@@ -145,6 +145,42 @@ async fn doctor_finds_a_missing_index() {
     let findings = outbox.mysql().examine().await.unwrap();
     let indexes = findings.iter().find(|finding| finding.about == "indexes").unwrap();
     assert!(indexes.level == Level::Bad && indexes.found.contains("outbox_event_suspect"), "{indexes:?}");
+    // The fix is a statement that works.
+    outbox.execute(indexes.fix.strip_prefix("create them: ").unwrap()).await;
+    let findings = outbox.mysql().examine().await.unwrap();
+    assert!(findings.iter().any(|finding| finding.about == "indexes" && finding.level == Level::Good), "{findings:?}");
+}
+
+#[tokio::test]
+async fn doctor_finds_settings_of_the_server() {
+    let server = PrivateMysql::start_with(&[("log_bin", "log"), ("binlog_format", "ROW")]).await;
+    let database = TestMysql::create_on(&server.url()).await;
+    let store = MysqlStore::connect(&database.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    let levels = async || -> Vec<(&'static str, Level, String)> {
+        let findings = store.examine().await.unwrap();
+        findings.into_iter().map(|finding| (finding.about, finding.level, finding.fix)).collect()
+    };
+    // Only a relay is missing.
+    assert!(levels().await.iter().all(|(about, level, _)| *level == Level::Good || *about == "relays"));
+    let mut connection = sqlx::MySqlConnection::connect(&server.url()).await.unwrap();
+    let settings =
+        "SET GLOBAL binlog_format = 'STATEMENT'; SET GLOBAL sql_mode = ''; SET GLOBAL innodb_lock_wait_timeout = 600;
+                    SET GLOBAL innodb_flush_log_at_trx_commit = 2; SET GLOBAL read_only = 1";
+    connection.execute(sqlx::raw_sql(settings)).await.unwrap();
+    let found = levels().await;
+    for (about, level, fix) in [
+        ("server", Level::Bad, "primary"),
+        ("sql_mode", Level::Notice, "STRICT_TRANS_TABLES"),
+        ("locks", Level::Notice, "innodb_lock_wait_timeout = 50"),
+        ("binlog", Level::Bad, "binlog_format = ROW"),
+        ("commits", Level::Notice, "innodb_flush_log_at_trx_commit = 1"),
+        ("sessions", Level::Good, ""),
+        ("history", Level::Good, ""),
+    ] {
+        let finding = found.iter().find(|finding| finding.0 == about).unwrap();
+        assert!(finding.1 == level && finding.2.contains(fix), "{about}: {found:?}");
+    }
 }
 
 #[tokio::test]

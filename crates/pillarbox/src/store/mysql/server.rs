@@ -23,9 +23,7 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) async fn read(connection: &mut MySqlConnection) -> Result<Self, DriverError> {
-        let rows = connection.fetch_all(sqlx::raw_sql(SQL.server)).await?;
-        let pair = |row: &MySqlRow| Ok((row.try_get_unchecked(0)?, row.try_get_unchecked(1)?));
-        let settings = rows.iter().map(pair).collect::<Result<_, sqlx::Error>>()?;
+        let settings = pairs(&connection.fetch_all(sqlx::raw_sql(SQL.server)).await?)?;
         let (account, database) = pair(&connection.fetch_one(sqlx::raw_sql(SQL.server_account)).await?)?;
         Ok(Self { settings, account, database })
     }
@@ -68,6 +66,15 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Returns the rows of `SHOW VARIABLES`, by name.
+pub(super) fn pairs(rows: &[MySqlRow]) -> Result<HashMap<String, String>, DriverError> {
+    rows.iter().map(pair).collect()
+}
+
+fn pair(row: &MySqlRow) -> Result<(String, String), DriverError> {
+    Ok((row.try_get_unchecked(0)?, row.try_get_unchecked(1)?))
 }
 
 /// Returns the numbers of a version such as `10.11.6-MariaDB-log`.

@@ -1,0 +1,42 @@
+-- Examine: tries each right that a relay and its admin need, on no row, and is rolled back. The servers' own lists of rights do not
+-- include the rights of roles in the same way.
+SELECT version FROM outbox_migration WHERE 1 = 0;
+SELECT seq FROM outbox_event WHERE 1 = 0;
+INSERT INTO outbox_event (seq) SELECT seq FROM outbox_event WHERE 1 = 0;
+UPDATE outbox_event SET seq = seq WHERE 1 = 0;
+DELETE FROM outbox_event WHERE 1 = 0;
+SELECT event_id FROM outbox_delivery WHERE 1 = 0;
+INSERT INTO outbox_delivery (event_id) SELECT event_id FROM outbox_delivery WHERE 1 = 0;
+UPDATE outbox_delivery SET event_id = event_id WHERE 1 = 0;
+DELETE FROM outbox_delivery WHERE 1 = 0;
+SELECT event_id FROM outbox_attempt WHERE 1 = 0;
+INSERT INTO outbox_attempt (event_id) SELECT event_id FROM outbox_attempt WHERE 1 = 0;
+UPDATE outbox_attempt SET event_id = event_id WHERE 1 = 0;
+DELETE FROM outbox_attempt WHERE 1 = 0;
+SELECT id FROM outbox_relay WHERE 1 = 0;
+INSERT INTO outbox_relay (id) SELECT id FROM outbox_relay WHERE 1 = 0;
+UPDATE outbox_relay SET id = id WHERE 1 = 0;
+DELETE FROM outbox_relay WHERE 1 = 0;
+SELECT relay_id FROM outbox_lane WHERE 1 = 0;
+INSERT INTO outbox_lane (relay_id) SELECT relay_id FROM outbox_lane WHERE 1 = 0;
+UPDATE outbox_lane SET relay_id = relay_id WHERE 1 = 0;
+DELETE FROM outbox_lane WHERE 1 = 0;
+SELECT minute FROM outbox_figure WHERE 1 = 0;
+INSERT INTO outbox_figure (minute) SELECT minute FROM outbox_figure WHERE 1 = 0;
+UPDATE outbox_figure SET minute = minute WHERE 1 = 0;
+DELETE FROM outbox_figure WHERE 1 = 0;
+SELECT destination FROM outbox_paused WHERE 1 = 0;
+INSERT INTO outbox_paused (destination) SELECT destination FROM outbox_paused WHERE 1 = 0;
+UPDATE outbox_paused SET destination = destination WHERE 1 = 0;
+DELETE FROM outbox_paused WHERE 1 = 0;
+SELECT id FROM outbox_job WHERE 1 = 0;
+INSERT INTO outbox_job (id) SELECT id FROM outbox_job WHERE 1 = 0;
+UPDATE outbox_job SET id = id WHERE 1 = 0;
+DELETE FROM outbox_job WHERE 1 = 0;
+SELECT token_hash FROM outbox_session WHERE 1 = 0;
+INSERT INTO outbox_session (token_hash) SELECT token_hash FROM outbox_session WHERE 1 = 0;
+UPDATE outbox_session SET token_hash = token_hash WHERE 1 = 0;
+DELETE FROM outbox_session WHERE 1 = 0;
+SELECT id FROM outbox_audit WHERE 1 = 0;
+INSERT INTO outbox_audit (id) SELECT id FROM outbox_audit WHERE 1 = 0;
+UPDATE outbox_audit SET id = id WHERE 1 = 0
