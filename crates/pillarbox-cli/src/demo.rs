@@ -1,25 +1,27 @@
 //! The demo: an application, an outbox, a relay and a receiver in one process, and a check of what arrived.
 //!
-//! Everything is real: SQLite in a temporary directory, HTTP over loopback, and the relay of `pillarbox relay`, only with
-//! shorter delays.
+//! Everything is real: SQLite in a temporary directory or a database that a person names, HTTP over loopback, and the relay of
+//! `pillarbox relay`, only with shorter delays.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use pillarbox::relay::BreakerSettings;
-use pillarbox::store::sqlite::SqliteStore;
-use pillarbox::{Destination, Inspect, Outbox, Relay, RelaySettings, RetryPolicy, Route};
+use pillarbox::{Destination, Outbox, Relay, RelaySettings, RetryPolicy, Route};
 use pillarbox_sinks::http::{HttpSettings, HttpSink};
 use tokio::sync::oneshot;
 
 use self::board::Board;
+use self::place::Place;
 use self::receiver::Receiver;
 use self::shop::Shop;
 use self::tally::Tally;
 pub(crate) use self::verdict::Verdict;
+use crate::config::database::Database;
 
 mod board;
+mod place;
 mod receiver;
 mod shop;
 mod tally;
@@ -27,6 +29,8 @@ mod verdict;
 
 /// The timeout for all deliveries after the last order.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// The timeout for the open deliveries of a demo that was stopped, on a database that stays.
+const FAREWELL: Duration = Duration::from_secs(3);
 
 /// The parameters of the demo.
 #[derive(Debug, Clone, Copy)]
@@ -49,17 +53,40 @@ pub(crate) enum Show {
     Nothing,
 }
 
-/// Runs the demo. Returns `None` if `stop` completes first.
-pub(crate) async fn run(play: Play, show: Show, stop: impl Future<Output = ()>) -> anyhow::Result<Option<Verdict>> {
+/// The end of a demo.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// The result; `None` if the demo was stopped.
+    pub(crate) verdict: Option<Verdict>,
+    /// What the demo has left in a database that stays.
+    pub(crate) left: Option<String>,
+}
+
+/// Runs the demo, until `stop` completes, on a named database or on a temporary one.
+pub(crate) async fn run(
+    play: Play,
+    show: Show,
+    database: Option<&Database>,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<Ended> {
+    let place = Place::open(database).await?;
+    let verdict = run_in(&place, play, show, stop).await;
+    let left = place.leave().await;
+    Ok(Ended { verdict: verdict?, left: left? })
+}
+
+async fn run_in(
+    place: &Place,
+    play: Play,
+    show: Show,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<Option<Verdict>> {
     let began = Instant::now();
-    let directory = tempfile::tempdir().context("creating a temporary directory failed")?;
-    let store = SqliteStore::open(directory.path().join("demo.db")).await?;
-    store.migrate().await?;
     let tally = Arc::new(Tally::new(play));
     let receiver = Receiver::start(play.seed, Arc::clone(&tally)).await?;
-    let relay = Arc::new(relay(&store, &receiver, &tally)?);
+    let relay = Arc::new(relay(place, &receiver, &tally)?);
     let outbox = Outbox::waking(relay.waker());
-    let shop = Shop::open(store.pool().clone(), outbox, Arc::clone(&tally)).await?;
+    let shop = Shop::open(&place.pool, outbox, Arc::clone(&tally)).await?;
 
     let (enough, told) = oneshot::channel::<()>();
     let relaying = tokio::spawn({
@@ -82,19 +109,24 @@ pub(crate) async fn run(play: Play, show: Show, stop: impl Future<Output = ()>) 
         shown = board.keep_showing() => shown.map(|()| false),
         () = stop => Ok(false),
     };
+    if place.stays() && !matches!(ended, Ok(true)) {
+        let _ = tokio::time::timeout(FAREWELL, tally.all_delivered()).await;
+    }
     drop(enough);
     relaying.await.context("the relay failed")??;
+    let orders = shop.orders().await;
+    shop.close().await?;
     let ended = ended?;
     board.finish()?;
     if !ended {
         return Ok(None);
     }
-    let (orders, counts) = (shop.orders().await?, store.counts().await?);
-    Ok(Some(tally.verdict(orders, &counts, began.elapsed())))
+    let counts = place.opened.inspect().counts().await?;
+    Ok(Some(tally.verdict(orders?, &counts, began.elapsed())))
 }
 
 /// Returns a relay as the configuration would make it, with short delays.
-fn relay(store: &SqliteStore, receiver: &Receiver, tally: &Arc<Tally>) -> anyhow::Result<Relay> {
+fn relay(place: &Place, receiver: &Receiver, tally: &Arc<Tally>) -> anyhow::Result<Relay> {
     let to_receiver = HttpSettings { allow_private: true, ..HttpSettings::new(receiver.url()) };
     let settings = RelaySettings {
         retry: RetryPolicy {
@@ -112,7 +144,7 @@ fn relay(store: &SqliteStore, receiver: &Receiver, tally: &Arc<Tally>) -> anyhow
         cleanup_every: None,
         ..RelaySettings::default()
     };
-    let relay = Relay::builder(Arc::new(store.clone()))
+    let relay = Relay::builder(place.opened.store())
         .settings(settings)
         .destination(Destination::new("receiver", HttpSink::new(to_receiver)?).concurrency(8))
         .route(Route::new("order.*", ["receiver"]))

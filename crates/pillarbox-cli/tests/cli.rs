@@ -29,6 +29,8 @@ mod listening;
 mod looking_after;
 #[path = "cli/masking.rs"]
 mod masking;
+#[path = "cli/on_mariadb.rs"]
+mod on_mariadb;
 #[path = "cli/on_postgres.rs"]
 mod on_postgres;
 #[path = "cli/pages.rs"]

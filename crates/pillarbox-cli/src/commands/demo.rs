@@ -1,10 +1,15 @@
-//! `pillarbox demo`: shows how Pillarbox works. It needs no setup and leaves nothing behind.
+//! `pillarbox demo`: shows how Pillarbox works. It needs no setup and leaves nothing behind, unless a person names a database.
 
 use std::process::ExitCode;
 
 use clap::Args;
 
+use pillarbox_sinks::config::SecretRef;
+
 use super::relay::stop_signal;
+use crate::config::database::Database;
+use crate::config::{ConfigError, Environment};
+
 use crate::demo::{self, Play, Show, Verdict};
 use crate::output::{Output, count};
 
@@ -16,6 +21,19 @@ pub(crate) struct Arguments {
     /// The seed that decides which orders are rolled back and which requests fail; random by default
     #[arg(long)]
     seed: Option<u64>,
+    /// A database with an empty outbox or none, instead of a temporary SQLite file: a URL, env:NAME or file:PATH
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+}
+
+impl Arguments {
+    /// Returns the named database.
+    fn database(&self) -> Result<Option<Database>, ConfigError> {
+        let Some(given) = &self.database else { return Ok(None) };
+        let url = SecretRef::parse(given).resolve(&Environment::of_process());
+        let database = url.and_then(|url| Database::parse(url.expose()));
+        database.map(Some).map_err(|problem| ConfigError::new(format!("--database {problem}")))
+    }
 }
 
 pub(crate) async fn run(arguments: &Arguments, output: Output) -> anyhow::Result<ExitCode> {
@@ -25,8 +43,12 @@ pub(crate) async fn run(arguments: &Arguments, output: Output) -> anyhow::Result
         (false, true) => Show::Live { colours: std::env::var_os("NO_COLOR").is_none() },
         (false, false) => Show::Lines,
     };
-    let verdict = demo::run(Play { orders: arguments.orders, seed }, show, stop_signal(None)?).await?;
-    match verdict {
+    let (play, database) = (Play { orders: arguments.orders, seed }, arguments.database()?);
+    let ended = demo::run(play, show, database.as_ref(), stop_signal(None)?).await?;
+    if let Some(left) = ended.left {
+        output.note(&left);
+    }
+    match ended.verdict {
         None => {
             output.error("the demo was stopped before its end, so nothing was checked");
             Ok(ExitCode::FAILURE)

@@ -1,2 +1,2 @@
 -- What the shop has in the end.
-SELECT count(*) FROM orders
+SELECT count(*) FROM pillarbox_demo_orders

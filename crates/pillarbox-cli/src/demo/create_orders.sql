@@ -1,2 +1,2 @@
--- The shop's own table: an application's business data, not Pillarbox's.
-CREATE TABLE orders (number INTEGER PRIMARY KEY, total TEXT NOT NULL) STRICT
+-- The shop's own table: an application's business data, not Pillarbox's. Every database understands this statement.
+CREATE TABLE pillarbox_demo_orders (number INTEGER PRIMARY KEY, total TEXT NOT NULL)

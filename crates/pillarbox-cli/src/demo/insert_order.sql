@@ -1,2 +1,2 @@
--- A customer places an order.
-INSERT INTO orders (number, total) VALUES (?1, ?2)
+-- A customer places an order, on SQLite, MariaDB and MySQL.
+INSERT INTO pillarbox_demo_orders (number, total) VALUES (?, ?)

@@ -1,7 +1,8 @@
-//! The API over real connections to the real program: reads, actions and jobs, on SQLite and on PostgreSQL.
+//! The API over real connections to the real program: reads, actions and jobs, on SQLite, PostgreSQL and MariaDB.
 
 use std::time::Duration;
 
+use pillarbox_testkit::mysql::TestMysql;
 use pillarbox_testkit::postgres::TestDatabase;
 use pillarbox_testkit::process::Program;
 use pillarbox_testkit::receiver::{Answer as Reply, Receiver};
@@ -20,13 +21,19 @@ mod jobs;
 
 const CARD: &str = "4111111111111111";
 
+/// A database that is not a file.
+enum Database {
+    Postgres(TestDatabase),
+    Mariadb(TestMysql),
+}
+
 /// A relay that serves the API beside it, a receiver, and an operator with a token.
 struct Desk {
     receiver: Receiver,
     home: Home,
     client: Client,
     _relay: Program,
-    database: Option<TestDatabase>,
+    database: Option<Database>,
 }
 
 impl Desk {
@@ -35,10 +42,14 @@ impl Desk {
     }
 
     async fn on_postgres() -> Self {
-        Self::new(Some(TestDatabase::create().await)).await
+        Self::new(Some(Database::Postgres(TestDatabase::create().await))).await
     }
 
-    async fn new(database: Option<TestDatabase>) -> Self {
+    async fn on_mariadb() -> Self {
+        Self::new(Some(Database::Mariadb(TestMysql::create().await))).await
+    }
+
+    async fn new(database: Option<Database>) -> Self {
         let receiver = Receiver::start().await;
         let mut home = Home::new();
         let made = home.json(&["admin", "make-token"]);
@@ -57,7 +68,11 @@ impl Desk {
         home.set("TOKEN", "hunter2");
         home.set("PILLARBOX_ADMIN_LISTEN", "127.0.0.1:0");
         if let Some(database) = &database {
-            home.set("PILLARBOX_DATABASE_URL", &database.url());
+            let url = match database {
+                Database::Postgres(database) => database.url(),
+                Database::Mariadb(database) => database.url(),
+            };
+            home.set("PILLARBOX_DATABASE_URL", &url);
             home.run(&["migrate"]).succeeded();
         }
         let relay = Program::start(home.command(&["relay"]));
@@ -69,7 +84,8 @@ impl Desk {
     async fn close(self) {
         let Self { mut _relay, database, .. } = self;
         assert!(_relay.terminate(PATIENCE).await.unwrap().success());
-        if let Some(database) = database {
+        // Others are dropped with their value.
+        if let Some(Database::Postgres(database)) = database {
             database.close().await;
         }
     }
@@ -141,7 +157,7 @@ fn problem(answer: &Answer, status: u16) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_event_is_seen_retried_and_delivered() {
-    for mut desk in [Desk::on_sqlite().await, Desk::on_postgres().await] {
+    for mut desk in [Desk::on_sqlite().await, Desk::on_postgres().await, Desk::on_mariadb().await] {
         desk.refuse();
         let id = desk.emit("1", json!({ "card": CARD, "total": 5 })).await;
         desk.wait_for_state(&id, "failed").await;
@@ -165,7 +181,7 @@ async fn a_failed_event_is_seen_retried_and_delivered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replay_is_an_event_of_its_own_that_no_dedupe_swallows() {
-    for mut desk in [Desk::on_sqlite().await, Desk::on_postgres().await] {
+    for mut desk in [Desk::on_sqlite().await, Desk::on_postgres().await, Desk::on_mariadb().await] {
         let id = desk.emit("1", json!({ "total": 5 })).await;
         desk.wait_for_state(&id, "delivered").await;
         let mut made = Vec::new();
@@ -189,7 +205,7 @@ async fn a_replay_is_an_event_of_its_own_that_no_dedupe_swallows() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_is_heeded_until_it_ends() {
-    for mut desk in [Desk::on_sqlite().await, Desk::on_postgres().await] {
+    for mut desk in [Desk::on_sqlite().await, Desk::on_postgres().await, Desk::on_mariadb().await] {
         let paused = desk.done("/destinations/runner/pause", &json!(null)).await;
         assert_eq!(paused, json!({ "destination": "runner", "paused": true, "changed": true }));
         assert_eq!(desk.done("/destinations/runner/pause", &json!(null)).await["changed"], false);

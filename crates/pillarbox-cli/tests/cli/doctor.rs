@@ -1,5 +1,6 @@
 //! `pillarbox doctor`: nothing is bad that is not, and what is bad is found, with what to do about it.
 
+use pillarbox_testkit::mysql::TestMysql;
 use pillarbox_testkit::postgres::{TestDatabase, shared_url};
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
@@ -28,7 +29,10 @@ async fn a_sound_outbox_is_found_sound() {
     let database = TestDatabase::create().await;
     let mut on_postgres = Home::with_config(DISCARD);
     on_postgres.set("PILLARBOX_DATABASE_URL", &database.url());
-    for home in [on_postgres, Home::with_config(DISCARD)] {
+    let mariadb = TestMysql::create().await;
+    let mut on_mariadb = Home::with_config(DISCARD);
+    on_mariadb.set("PILLARBOX_DATABASE_URL", &mariadb.url());
+    for home in [on_postgres, on_mariadb, Home::with_config(DISCARD)] {
         home.run(&["migrate"]).succeeded();
         let done = home.run(&["doctor", "--json"]).succeeded();
         let all = findings(&done);

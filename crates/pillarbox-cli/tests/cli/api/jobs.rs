@@ -11,7 +11,7 @@ use crate::delivering::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_goes_through_all_dead_letters_once_however_they_end() {
-    for mut desk in [Desk::on_sqlite().await, Desk::on_postgres().await] {
+    for mut desk in [Desk::on_sqlite().await, Desk::on_postgres().await, Desk::on_mariadb().await] {
         desk.refuse();
         let mut ids = Vec::new();
         for number in 0..5 {
