@@ -7,7 +7,7 @@
 //!
 //! Pure: no database, no broker, no tokio, except for the functions that emit.
 
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod adopted;
 #[cfg(feature = "diesel")]
 pub mod blocking;

@@ -23,7 +23,7 @@ use crate::event::StoredEvent;
 use crate::relay::wake::Waker;
 
 mod act;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 pub mod celery_outbox;
 mod claim;
 mod dead_letters;

@@ -1,43 +1,34 @@
-//! The store on the tables of django-celery-outbox, as its own migrations create them (PostgreSQL). The relay replaces that
-//! package's own relay, or runs beside it.
+//! The store on the tables of django-celery-outbox, as its own migrations create them . The relay replaces that package's
+//! own relay, or runs beside it.
 //!
 //! A claim there is a row with a fresh `updated_at` and no `retry_after`. So `updated_at` is the token of the lease, every
 //! settle is fenced by it, and a lease is as long as that relay's stale timeout. Delivered tasks are deleted. Failed tasks
-//! move to the table of dead letters with their error. The statements are in `sql/celery_outbox`. It knows no sinks, and
-//! returns each task as an event whose payload is the recorded Celery message.
+//! move to the table of dead letters with their error. It knows no sinks, and returns each task as an event
+//! whose payload is the recorded Celery message. The statements are in `sql/celery_outbox`; each database runs its own, behind
+//! [`Tables`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
-use sqlx::postgres::PgPool;
 use tokio::sync::mpsc;
 
-use super::postgres::pinned::Pinned;
-use super::postgres::{self, Connections, PostgresSettings, Schema, database};
 use super::row::seconds;
-use super::sql::sql_folder;
+use super::sql::database;
 use super::{Ask, Claim, Claimed, Claims, Cleaned, EventKind, Fleet, Retention, Settlement, Swept, Ticket, WakeUp};
 use crate::error::StoreError;
 use crate::relay::wake::Waker;
 
-sql_folder! {
-    SQL: Sql = "celery_outbox" {
-        claim, columns, dead_letters, next_due, other_versions, remaining, renew, settle, settle_deliver, settle_fail, sweep,
-        unpark,
-    }
-}
-
 mod fence;
 mod parking;
-mod read;
 mod schema;
 mod settle;
+pub(super) mod tables;
 
 use fence::Fences;
 use parking::Parking;
+use tables::{Due, Tables};
 
 /// Settings that correspond to flags of django-celery-outbox's relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +67,7 @@ pub struct CeleryOutboxStore {
 
 #[derive(Debug)]
 struct Outbox {
-    pool: Pinned,
-    schema: Schema,
+    tables: Box<dyn Tables>,
     settings: CeleryOutboxSettings,
     fences: Fences,
     parking: Mutex<Parking>,
@@ -87,47 +77,11 @@ struct Outbox {
     told_at: Mutex<Option<Instant>>,
 }
 
-/// Begins a transaction. The tables can grow from empty to millions of rows between two runs of ANALYZE, and the store may not
-/// add an index. So its statements are forced to use the existing indexes. A lost claim or settle causes a duplicate, not a
-/// loss, so it does not wait for the disk.
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off; \
-                     SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; \
-                     SET LOCAL jit = off";
-
 impl CeleryOutboxStore {
-    /// Connects. The tables are expected in `schema`; [`Store::check`] returns whether they exist.
-    ///
-    /// # Errors
-    /// When the URL is invalid or the database does not respond.
-    pub async fn connect(url: &str, schema: &str, settings: CeleryOutboxSettings) -> Result<Self, StoreError> {
-        Self::connect_with(url, schema, settings, PostgresSettings::default()).await
-    }
-
-    /// As [`CeleryOutboxStore::connect`], with other connection settings.
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn connect_with(
-        url: &str,
-        schema: &str,
-        settings: CeleryOutboxSettings,
-        connections: PostgresSettings,
-    ) -> Result<Self, StoreError> {
-        Self::over(postgres::open(url, connections).await?, schema, settings)
-    }
-
-    /// Creates a store on the database of an application's pool, with connections of its own. Call it within a tokio runtime.
-    ///
-    /// # Errors
-    /// When the schema's name is invalid.
-    pub fn new(pool: PgPool, schema: &str, settings: CeleryOutboxSettings) -> Result<Self, StoreError> {
-        Self::over(Connections::beside(pool)?, schema, settings)
-    }
-
-    fn over(connections: Arc<Connections>, schema: &str, settings: CeleryOutboxSettings) -> Result<Self, StoreError> {
+    /// Creates a store. Each database has constructors that call it.
+    pub(super) fn over(tables: Box<dyn Tables>, settings: CeleryOutboxSettings) -> Self {
         let outbox = Arc::new(Outbox {
-            pool: Pinned::beginning_with(connections, BEGIN),
-            schema: Schema::new(schema)?,
+            tables,
             settings,
             fences: Fences::default(),
             parking: Mutex::default(),
@@ -136,13 +90,7 @@ impl CeleryOutboxStore {
         });
         let (give_back, dropped) = mpsc::unbounded_channel();
         tokio::spawn(settle::give_back_dropped(Arc::clone(&outbox), dropped));
-        Ok(Self { outbox, give_back })
-    }
-
-    /// Returns the pool.
-    #[must_use]
-    pub fn pool(&self) -> &PgPool {
-        self.outbox.pool.pool()
+        Self { outbox, give_back }
     }
 
     /// Returns the number of waiting tasks. It reads all due tasks.
@@ -151,13 +99,7 @@ impl CeleryOutboxStore {
     /// When the database returns an error.
     pub async fn depth(&self) -> Result<QueueDepth, StoreError> {
         let (due, oldest) = self.outbox.due().await?;
-        let dead_letters: i64 = self
-            .outbox
-            .schema
-            .query_scalar(SQL.dead_letters)
-            .fetch_one(&self.outbox.pool)
-            .await
-            .map_err(database("counting dead letters"))?;
+        let dead_letters = self.outbox.tables.dead_letters().await.map_err(database("counting dead letters"))?;
         Ok(QueueDepth { due, oldest, dead_letters: dead_letters.unsigned_abs() })
     }
 }
@@ -177,18 +119,12 @@ impl Outbox {
         Duration::from_micros(self.stale.load(Ordering::Relaxed)).as_secs_f64()
     }
 
-    fn max_retries(&self) -> i32 {
-        i32::try_from(self.settings.max_retries).unwrap_or(i32::MAX)
+    fn which(&self) -> Due {
+        Due { stale: self.stale(), max_retries: i32::try_from(self.settings.max_retries).unwrap_or(i32::MAX) }
     }
 
     async fn due(&self) -> Result<(u64, Option<Duration>), StoreError> {
-        let (count, oldest): (i64, Option<f64>) = self
-            .schema
-            .query_as(SQL.remaining)
-            .bind(self.stale())
-            .fetch_one(&self.pool)
-            .await
-            .map_err(database("counting due tasks"))?;
+        let (count, oldest) = self.tables.remaining(self.stale()).await.map_err(database("counting due tasks"))?;
         Ok((count.unsigned_abs(), oldest.map(seconds)))
     }
 }
@@ -202,27 +138,15 @@ impl Claims for CeleryOutboxStore {
         outbox.stale.store(micros(ask.lease), Ordering::Relaxed);
         let room = lock(&outbox.parking).room(ask.limit);
         if room == 0 {
-            let asked = outbox.schema.query("SELECT 1").fetch_one(&outbox.pool).await;
-            return asked.map(|_| Claim::default()).map_err(database("claiming tasks"));
+            outbox.tables.ping().await.map_err(database("claiming tasks"))?;
+            return Ok(Claim::default());
         }
         let until = Instant::now() + ask.lease;
-        let rows = outbox
-            .schema
-            .query(SQL.claim)
-            .bind(postgres::limit(room))
-            .bind(postgres::limit(ask.bytes))
-            .bind(ask.lease.as_secs_f64())
-            .bind(outbox.max_retries())
-            .fetch_all(&outbox.pool)
-            .await
-            .map_err(database("claiming tasks"))?;
-        let mut claimed = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let (event, held_since) = read::claimed(row).map_err(database("reading a claim"))?;
-            let token = fence::token(held_since);
-            claimed.push(Claimed::new(event, Vec::new(), token, until, self.give_back.clone()));
-        }
-        // RETURNING guarantees no order.
+        let tasks = outbox.tables.claim(outbox.which(), room, ask.bytes).await.map_err(database("claiming tasks"))?;
+        let claimed = |(event, held_since)| {
+            Claimed::new(event, Vec::new(), fence::token(held_since), until, self.give_back.clone())
+        };
+        let mut claimed: Vec<Claimed> = tasks.into_iter().map(claimed).collect();
         claimed.sort_by_key(|claimed| claimed.event().seq);
         lock(&outbox.parking).claimed(claimed.iter().map(|claimed| claimed.event().seq));
         Ok(Claim::new(claimed))
@@ -243,15 +167,8 @@ impl Claims for CeleryOutboxStore {
         if lock(&self.outbox.parking).room(1) == 0 {
             return Ok(None);
         }
-        let due: Option<f64> = self
-            .outbox
-            .schema
-            .query_scalar(SQL.next_due)
-            .bind(self.outbox.stale())
-            .bind(self.outbox.max_retries())
-            .fetch_one(&self.outbox.pool)
-            .await
-            .map_err(database("reading the next due time"))?;
+        let due = self.outbox.tables.next_due(self.outbox.which()).await;
+        let due = due.map_err(database("reading the next due time"))?;
         Ok(due.map(seconds))
     }
 
@@ -283,16 +200,7 @@ impl super::Parking for CeleryOutboxStore {
         if rows.is_empty() {
             return Ok(1);
         }
-        let (ids, since): (Vec<i64>, Vec<DateTime<Utc>>) = rows.into_iter().unzip();
-        let done = self
-            .outbox
-            .schema
-            .query(SQL.unpark)
-            .bind(ids)
-            .bind(since)
-            .execute(&self.outbox.pool)
-            .await
-            .map_err(database("unparking tasks"))?;
+        let done = self.outbox.tables.unpark(&rows).await.map_err(database("unparking tasks"))?;
         Ok(done.max(1))
     }
 }

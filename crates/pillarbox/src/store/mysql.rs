@@ -19,6 +19,7 @@ use super::{Ask, Claim, Claims, Settlement, Ticket, WakeUp};
 use crate::error::{DriverError, StoreError};
 use crate::relay::wake::Waker;
 
+mod adopted;
 mod claim;
 mod connect;
 mod database;
@@ -97,7 +98,7 @@ impl MysqlStore {
     /// # Errors
     /// As there.
     pub async fn connect_with(url: &str, settings: MysqlSettings) -> Result<Self, StoreError> {
-        let connections = Connections::open(url, settings).await?;
+        let connections = Connections::open(url, settings, SQL.connect).await?;
         let (give_back, dropped) = mpsc::unbounded_channel();
         let store = Self { connections, give_back, walk: SharedWalk::default() };
         tokio::spawn(give_back_dropped(Arc::clone(&store.connections), dropped));

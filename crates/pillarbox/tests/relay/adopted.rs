@@ -1,5 +1,6 @@
 //! The relay on the tables of django-celery-outbox.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,34 @@ use pillarbox::{Message, Parking, Relay, RelayBuilder, RelaySettings, SendError,
 use pillarbox_testkit::{CeleryOutbox, wait_until};
 
 use crate::fixture::{PATIENCE, Place, all_to, impatient, while_running};
+
+/// Runs the checks on a database.
+macro_rules! on {
+    ($on:ident; $($check:ident),+ $(,)?) => {
+        $(#[tokio::test]
+        async fn $check() {
+            super::$check(super::CeleryOutbox::create_on(pillarbox_testkit::celery_outbox::On::$on).await).await;
+        })+
+    };
+    ($on:ident) => {
+        on! { $on;
+            an_outage_costs_each_task_a_write_and_no_attempt_and_ends_by_itself,
+            a_task_that_alone_makes_the_broker_look_down_does_not_hold_up_the_others,
+            in_single_passes_an_outage_parks_and_a_later_pass_finds_out_that_it_is_over,
+            what_cannot_be_sent_ends_as_a_dead_letter_with_its_error_and_others_go_on,
+            a_relay_that_stops_gives_back_what_it_has,
+            what_killed_relays_had_is_sent_by_others,
+        }
+    };
+}
+
+mod on_postgres {
+    on!(Postgres);
+}
+
+mod on_mariadb {
+    on!(Mysql);
+}
 
 const STALE: Duration = Duration::from_secs(300);
 
@@ -33,9 +62,7 @@ fn strict(message: &Message) -> Result<(), SendError> {
 }
 
 /// The cooldown is half a minute: that all arrive sooner is because the store lets its own back.
-#[tokio::test]
-async fn an_outage_costs_each_task_a_write_and_no_attempt_and_ends_by_itself() {
-    let outbox = CeleryOutbox::create().await;
+async fn an_outage_costs_each_task_a_write_and_no_attempt_and_ends_by_itself(outbox: CeleryOutbox) {
     outbox.add(300).await;
     let (store, place) = (store(&outbox).await, Place::down());
     let relay = relay(&store, &place).build().unwrap();
@@ -61,9 +88,7 @@ async fn an_outage_costs_each_task_a_write_and_no_attempt_and_ends_by_itself() {
 }
 
 /// The one that probes may be what makes the broker look down: others are let back, a few, to find out.
-#[tokio::test]
-async fn a_task_that_alone_makes_the_broker_look_down_does_not_hold_up_the_others() {
-    let outbox = CeleryOutbox::create().await;
+async fn a_task_that_alone_makes_the_broker_look_down_does_not_hold_up_the_others(outbox: CeleryOutbox) {
     let added = outbox.add(100).await;
     let (store, place) = (store(&outbox).await, Place::fine());
     let culprit = added[0];
@@ -78,9 +103,7 @@ async fn a_task_that_alone_makes_the_broker_look_down_does_not_hold_up_the_other
     .await;
 }
 
-#[tokio::test]
-async fn in_single_passes_an_outage_parks_and_a_later_pass_finds_out_that_it_is_over() {
-    let outbox = CeleryOutbox::create().await;
+async fn in_single_passes_an_outage_parks_and_a_later_pass_finds_out_that_it_is_over(outbox: CeleryOutbox) {
     outbox.add(50).await;
     let (store, place) = (store(&outbox).await, Place::down());
     let relay = relay(&store, &place).build().unwrap();
@@ -95,9 +118,7 @@ async fn in_single_passes_an_outage_parks_and_a_later_pass_finds_out_that_it_is_
     assert_eq!(place.got().len(), 50);
 }
 
-#[tokio::test]
-async fn what_cannot_be_sent_ends_as_a_dead_letter_with_its_error_and_others_go_on() {
-    let outbox = CeleryOutbox::create().await;
+async fn what_cannot_be_sent_ends_as_a_dead_letter_with_its_error_and_others_go_on(outbox: CeleryOutbox) {
     let added = outbox.add(20).await;
     outbox
         .execute(&format!("UPDATE celery_outbox SET options = '{{\"eta\": \"soon\"}}' WHERE id = {}", added[3]))
@@ -123,9 +144,7 @@ async fn what_cannot_be_sent_ends_as_a_dead_letter_with_its_error_and_others_go_
     assert_eq!((dead[1].0.as_str(), dead[1].1, reason(1)), ("task-6", 4, "no queue 'orders' in vhost '/'"));
 }
 
-#[tokio::test]
-async fn a_relay_that_stops_gives_back_what_it_has() {
-    let outbox = CeleryOutbox::create().await;
+async fn a_relay_that_stops_gives_back_what_it_has(outbox: CeleryOutbox) {
     let added = outbox.add(50).await;
     let store = store(&outbox).await;
     let gate = crate::fixture::Gate::closed();
@@ -143,4 +162,31 @@ async fn a_relay_that_stops_gives_back_what_it_has() {
     .await;
     assert_eq!(outbox.selected(STALE).await, added);
     assert!(outbox.rows().await.iter().all(|row| row.updated_at.is_none()));
+}
+
+/// A runtime that is shut down ends as a killed process does: nothing is settled or given back.
+async fn what_killed_relays_had_is_sent_by_others(outbox: CeleryOutbox) {
+    let outbox = Arc::new(outbox);
+    outbox.add(400).await;
+    let place = Place::that(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        Ok(())
+    });
+    for killed_at in [50, 100, 150, usize::MAX] {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let (theirs, to) = (Arc::clone(&outbox), place.clone());
+        runtime.spawn(async move {
+            let settings = RelaySettings { batch_size: 20, lease: Duration::from_millis(500), ..impatient() };
+            let to = to.as_destination("celery").timeout(Duration::from_millis(200));
+            let relay = Relay::builder(store(&theirs).await as Arc<dyn Store>).settings(settings);
+            relay.destination(to).route(all_to("celery")).build().unwrap().run(std::future::pending()).await
+        });
+        wait_until("so many are sent", PATIENCE, async || {
+            place.got().len() >= killed_at || outbox.rows().await.is_empty()
+        })
+        .await;
+        runtime.shutdown_background();
+    }
+    let got: HashSet<_> = place.got().into_iter().collect();
+    assert_eq!((got.len(), outbox.rows().await.len(), outbox.dead_letters().await.len()), (400, 0, 0));
 }

@@ -8,9 +8,10 @@ use chrono::{DateTime, Utc};
 use tokio::sync::{RwLock, RwLockReadGuard};
 use uuid::Uuid;
 
-use super::{Outbox, SQL};
+use super::Outbox;
+use super::tables::HeldRow;
+use crate::error::DriverError;
 use crate::store::Ticket;
-use crate::store::postgres::error::Error;
 
 /// Returns the event's id: the row's id as a UUID.
 pub(super) fn event_id(id: i64) -> Uuid {
@@ -47,10 +48,15 @@ struct Renewed {
 pub(super) struct Held<'a>(RwLockReadGuard<'a, HashMap<Ticket, Renewed>>);
 
 impl Held<'_> {
-    /// Returns the value in the row while the claim is valid.
-    pub(super) fn since(&self, ticket: Ticket) -> DateTime<Utc> {
-        self.0.get(&ticket).map_or_else(|| claimed_at(ticket), |renewed| renewed.held_since)
+    /// Returns the row, with its `updated_at` while the claim is valid.
+    pub(super) fn row(&self, ticket: Ticket) -> HeldRow {
+        row(&self.0, ticket)
     }
+}
+
+fn row(renewed: &HashMap<Ticket, Renewed>, ticket: Ticket) -> HeldRow {
+    let since = renewed.get(&ticket).map_or_else(|| claimed_at(ticket), |renewed| renewed.held_since);
+    (row_id(ticket), since)
 }
 
 impl Fences {
@@ -71,16 +77,12 @@ impl Fences {
 
 impl Outbox {
     /// Renews claims, and returns the ones that are still valid.
-    pub(super) async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, Error> {
+    pub(super) async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, DriverError> {
         let mut renewed = self.fences.0.write().await;
         // Claims that were never settled, for example because the database refused them, are stale by now.
         renewed.retain(|_, renewed| renewed.at.elapsed() < lease * 2);
-        let since = |ticket: &Ticket| renewed.get(ticket).map_or_else(|| claimed_at(*ticket), |known| known.held_since);
-        let (ids, held_since): (Vec<i64>, Vec<DateTime<Utc>>) =
-            tickets.iter().map(|ticket| (row_id(*ticket), since(ticket))).unzip();
-        let rows: Vec<(i64, DateTime<Utc>)> =
-            self.schema.query_as(SQL.renew).bind(ids).bind(held_since).fetch_all(&self.pool).await?;
-        let rows: HashMap<i64, DateTime<Utc>> = rows.into_iter().collect();
+        let held: Vec<HeldRow> = tickets.iter().map(|ticket| row(&renewed, *ticket)).collect();
+        let rows: HashMap<i64, DateTime<Utc>> = self.tables.renew(&held).await?.into_iter().collect();
         let at = Instant::now();
         let ours: Vec<Ticket> = tickets.iter().copied().filter(|ticket| rows.contains_key(&row_id(*ticket))).collect();
         renewed.extend(ours.iter().map(|ticket| (*ticket, Renewed { held_since: rows[&row_id(*ticket)], at })));

@@ -3,11 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use super::{Outbox, SQL, lock, read};
+use super::{Outbox, lock};
 use crate::error::StoreError;
 use crate::store::Swept;
-use crate::store::postgres::database;
-use crate::store::postgres::error::Error;
+use crate::store::sql::database;
 
 /// The columns of both tables that this store reads or writes.
 const SHARED: [&str; 14] = [
@@ -38,13 +37,8 @@ const SWEPT: i64 = 2000;
 impl Outbox {
     /// Rejects tables of an older django-celery-outbox, and tables of a newer one that this store could not write to.
     pub(super) async fn check_columns(&self) -> Result<(), StoreError> {
-        let rows: Vec<(String, String, bool)> = self
-            .schema
-            .query_as(SQL.columns)
-            .bind(self.schema.name())
-            .fetch_all(&self.pool)
-            .await
-            .map_err(database("reading the columns of django-celery-outbox's tables"))?;
+        let rows = self.tables.columns().await;
+        let rows = rows.map_err(database("reading the columns of django-celery-outbox's tables"))?;
         let mut found: HashMap<&str, HashSet<&str>> = HashMap::new();
         for (table, column, _) in &rows {
             found.entry(table).or_default().insert(column);
@@ -66,7 +60,7 @@ impl Outbox {
     }
 
     fn not_adoptable(&self, what: String) -> StoreError {
-        StoreError::NotAdoptable { what, schema: self.schema.name().to_owned() }
+        StoreError::NotAdoptable { what, schema: self.tables.schema().to_owned() }
     }
 
     /// Reports tasks of another schema_version. They are left alone, as by django-celery-outbox's own relay.
@@ -75,13 +69,8 @@ impl Outbox {
             return Ok(());
         }
         *lock(&self.told_at) = Some(Instant::now());
-        let (count, highest): (i64, Option<i16>) = self
-            .schema
-            .query_as(SQL.other_versions)
-            .bind(LOOKED_AT)
-            .fetch_one(&self.pool)
-            .await
-            .map_err(database("counting tasks of another schema_version"))?;
+        let versions = self.tables.other_versions(LOOKED_AT).await;
+        let (count, highest) = versions.map_err(database("counting tasks of another schema_version"))?;
         if let Some(highest) = highest {
             tracing::warn!(
                 tasks = count,
@@ -101,19 +90,7 @@ impl Outbox {
         }
         let error =
             format!("max retries exceeded: the task had already failed {limit} times or more and was not sent again");
-        let rows = self
-            .schema
-            .query(SQL.sweep)
-            .bind(self.stale())
-            .bind(self.max_retries())
-            .bind(&error)
-            .bind(SWEPT)
-            .fetch_all(&self.pool)
-            .await
-            .map_err(database("sweeping tasks"))?;
-        rows.iter()
-            .map(|row| Ok(Swept { event: read::event(row, chrono::Utc::now())?, error: error.clone() }))
-            .collect::<Result<_, Error>>()
-            .map_err(database("reading a swept task"))
+        let events = self.tables.sweep(self.which(), &error, SWEPT).await.map_err(database("sweeping tasks"))?;
+        Ok(events.into_iter().map(|event| Swept { event, error: error.clone() }).collect())
     }
 }

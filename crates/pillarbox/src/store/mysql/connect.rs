@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::rights::{self, Denied};
 use super::server::Server;
 use super::statement::queries;
-use super::{MysqlSettings, SQL, database, url};
+use super::{MysqlSettings, database, url};
 use crate::error::{DriverError, StoreError};
 use crate::store::sql::Call;
 
@@ -39,6 +39,7 @@ pub(super) struct Silent(Duration);
 pub(super) struct Connections {
     options: MySqlConnectOptions,
     settings: MysqlSettings,
+    setup: Arc<str>,
     pub(super) server: Server,
     idle: Mutex<Vec<(MySqlConnection, Instant)>>,
     /// How often [`Connections::forget`] was called.
@@ -54,19 +55,20 @@ impl fmt::Debug for Connections {
 }
 
 impl Connections {
-    /// Connects once, and refuses a server that an outbox cannot work on.
-    pub(super) async fn open(url: &str, settings: MysqlSettings) -> Result<Arc<Self>, StoreError> {
+    /// Connects once, and refuses a server that an outbox cannot work on. Each session begins with the statements of `setup`.
+    pub(super) async fn open(url: &str, settings: MysqlSettings, setup: &str) -> Result<Arc<Self>, StoreError> {
         let options = url::options(url).map_err(database("reading the database's URL"))?;
         let options =
             options.charset("utf8mb4").pipes_as_concat(false).no_engine_substitution(false).disable_statement_logging();
         let address = format!("{}:{}", options.get_host(), options.get_port());
         let connected = |source| StoreError::Connect { server: "MariaDB or MySQL", address, source };
-        let mut first = session(&options, settings.connect_timeout).await.map_err(connected)?;
+        let mut first = session(&options, setup, settings.connect_timeout).await.map_err(connected)?;
         let server = Server::read(&mut first).await.map_err(database("reading the server's settings"))?;
         server.check()?;
         Ok(Arc::new(Self {
             options,
             settings,
+            setup: setup.into(),
             server,
             idle: Mutex::new(vec![(first, Instant::now())]),
             forgotten: AtomicU64::new(0),
@@ -86,7 +88,7 @@ impl Connections {
                 return Ok(self.link(connection, permit));
             }
         }
-        Ok(self.link(session(&self.options, self.settings.connect_timeout).await?, permit))
+        Ok(self.link(session(&self.options, &self.setup, self.settings.connect_timeout).await?, permit))
     }
 
     fn link(self: &Arc<Self>, connection: MySqlConnection, permit: OwnedSemaphorePermit) -> Link {
@@ -114,10 +116,14 @@ impl Connections {
 }
 
 /// Opens a session and sets it up.
-async fn session(options: &MySqlConnectOptions, deadline: Duration) -> Result<MySqlConnection, DriverError> {
+async fn session(
+    options: &MySqlConnectOptions,
+    setup: &str,
+    deadline: Duration,
+) -> Result<MySqlConnection, DriverError> {
     let connect = async {
         let mut connection = options.connect().await?;
-        (&mut connection).execute(sqlx::raw_sql(SQL.connect)).await?;
+        (&mut connection).execute(sqlx::raw_sql(AssertSqlSafe(setup.to_owned()))).await?;
         Ok::<_, sqlx::Error>(connection)
     };
     let connected = timeout(deadline, connect).await.map_err(|_| Silent(deadline))?;

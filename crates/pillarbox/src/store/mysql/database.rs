@@ -2,6 +2,7 @@
 //! changed by their ids.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, NaiveDateTime, Utc};
@@ -10,7 +11,7 @@ use sqlx::mysql::MySqlRow;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::connect::{Done, Link, number, repeating};
+use super::connect::{Connections, Done, Link, number, repeating};
 use super::{MIGRATIONS, MysqlStore, SQL, moment};
 use crate::emit::{self, Emitted, sqlx_mysql};
 use crate::error::DriverError;
@@ -132,14 +133,14 @@ impl Database for MysqlStore {
     }
 }
 
-impl MysqlStore {
+impl Connections {
     /// Runs a call in a transaction of its own, and repeats it after a deadlock.
-    pub(super) async fn run(&self, call: Call) -> Result<Done, DriverError> {
+    pub(super) async fn run(self: &Arc<Self>, call: Call) -> Result<Done, DriverError> {
         repeating!(self.run_once(&call))
     }
 
-    async fn run_once(&self, call: &Call) -> Result<Done, DriverError> {
-        let mut link = self.connections.acquire().await?;
+    async fn run_once(self: &Arc<Self>, call: &Call) -> Result<Done, DriverError> {
+        let mut link = self.acquire().await?;
         if !call.text.contains(';') {
             return link.run(call).await;
         }
@@ -149,10 +150,21 @@ impl MysqlStore {
         Ok(done)
     }
 
-    pub(super) async fn transaction(&self) -> Result<Tx, DriverError> {
-        let mut link = self.connections.acquire().await?;
+    pub(super) async fn transaction(self: &Arc<Self>) -> Result<Tx, DriverError> {
+        let mut link = self.acquire().await?;
         link.begin().await?;
         Ok(Tx { link, end: "COMMIT" })
+    }
+}
+
+impl MysqlStore {
+    /// Runs a call in a transaction of its own, and repeats it after a deadlock.
+    pub(super) async fn run(&self, call: Call) -> Result<Done, DriverError> {
+        self.connections.run(call).await
+    }
+
+    pub(super) async fn transaction(&self) -> Result<Tx, DriverError> {
+        self.connections.transaction().await
     }
 
     async fn try_sweep(&self, losses: u32, error: &str) -> Result<Vec<MySqlRow>, DriverError> {

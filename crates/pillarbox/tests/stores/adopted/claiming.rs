@@ -3,13 +3,12 @@
 use std::collections::HashSet;
 
 use pillarbox::celery::Recorded;
+use pillarbox_testkit::celery_outbox::among;
 use pillarbox_testkit::wait_until;
 
 use super::*;
 
-#[tokio::test]
-async fn a_claim_takes_the_oldest_first_and_its_own_relay_leaves_them_alone() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn a_claim_takes_the_oldest_first_and_its_own_relay_leaves_them_alone(outbox: CeleryOutbox) {
     let added = outbox.add(5).await;
     let store = store(&outbox).await;
     let claim = store.claim(Ask { limit: 3, ..ASK }).await.unwrap();
@@ -21,13 +20,11 @@ async fn a_claim_takes_the_oldest_first_and_its_own_relay_leaves_them_alone() {
     assert!(outbox.rows().await.iter().all(|row| row.updated_at.is_some() && row.retry_after.is_none()));
 }
 
-#[tokio::test]
-async fn an_event_is_the_message_of_its_row() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn an_event_is_the_message_of_its_row(outbox: CeleryOutbox) {
     let id = outbox.add(1).await[0];
     outbox
         .execute(
-            "UPDATE celery_outbox SET retries = 2, updated_at = now(), retry_after = now(), kwargs = '{\"n\": 1.50}', \
+            "UPDATE celery_outbox SET retries = 2, updated_at = current_timestamp(6), retry_after = current_timestamp(6), kwargs = '{\"n\": 1.50}', \
              options = '{\"queue\": \"orders\"}', sentry_trace_id = 'a-b-1'",
         )
         .await;
@@ -43,17 +40,18 @@ async fn an_event_is_the_message_of_its_row() {
     assert_eq!(message.headers.text("sentry-trace").as_deref(), Some("a-b-1"));
 }
 
-#[tokio::test]
-async fn all_three_kinds_of_due_rows_are_claimed_and_no_others() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn all_three_kinds_of_due_rows_are_claimed_and_no_others(outbox: CeleryOutbox) {
     let added = outbox.add(7).await;
     for (row, set) in [
-        (0, "updated_at = now() - interval '1 hour', retry_after = now() - interval '1 second', retries = 1"),
-        (1, "updated_at = now() - interval '6 minutes'"),
-        (3, "updated_at = now(), retry_after = now() + interval '1 minute', retries = 1"),
-        (4, "updated_at = now() - interval '4 minutes'"),
+        (
+            0,
+            "updated_at = current_timestamp(6) - INTERVAL '1' HOUR, retry_after = current_timestamp(6) - INTERVAL '1' SECOND, retries = 1",
+        ),
+        (1, "updated_at = current_timestamp(6) - INTERVAL '6' MINUTE"),
+        (3, "updated_at = current_timestamp(6), retry_after = current_timestamp(6) + INTERVAL '1' MINUTE, retries = 1"),
+        (4, "updated_at = current_timestamp(6) - INTERVAL '4' MINUTE"),
         (5, "schema_version = 2"),
-        (6, "schema_version = 0, updated_at = now() - interval '1 hour'"),
+        (6, "schema_version = 0, updated_at = current_timestamp(6) - INTERVAL '1' HOUR"),
     ] {
         outbox.execute(&format!("UPDATE celery_outbox SET {set} WHERE id = {}", added[row])).await;
     }
@@ -65,11 +63,9 @@ async fn all_three_kinds_of_due_rows_are_claimed_and_no_others() {
 }
 
 /// Its own claim leaves `retry_after` as it is, so that a second relay takes a retried task that is on its way.
-#[tokio::test]
-async fn a_retried_task_on_its_way_is_not_selected_again() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn a_retried_task_on_its_way_is_not_selected_again(outbox: CeleryOutbox) {
     outbox.add(1).await;
-    outbox.execute("UPDATE celery_outbox SET retries = 1, updated_at = now(), retry_after = now()").await;
+    outbox.execute("UPDATE celery_outbox SET retries = 1, updated_at = current_timestamp(6), retry_after = current_timestamp(6)").await;
     let store = store(&outbox).await;
     let claim = store.claim(ASK).await.unwrap();
     assert_eq!(claim.len(), 1);
@@ -78,16 +74,17 @@ async fn a_retried_task_on_its_way_is_not_selected_again() {
 }
 
 /// That is to be told from a task that waits: its claim is later than the moment it was due.
-#[tokio::test]
-async fn a_retried_task_that_its_own_relay_has_on_its_way_is_left_to_it_until_that_is_stale() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn a_retried_task_that_its_own_relay_has_on_its_way_is_left_to_it_until_that_is_stale(
+    outbox: CeleryOutbox,
+) {
     let added = outbox.add(2).await;
-    outbox
-        .execute(
-            "UPDATE celery_outbox SET retries = 1, retry_after = now() - interval '10 minutes', \
-             updated_at = now() - id % 2 * interval '6 minutes'",
-        )
-        .await;
+    for (condition, minutes) in [("id % 2 = 1", 6), ("id % 2 = 0", 0)] {
+        let claimed = format!(
+            "UPDATE celery_outbox SET retries = 1, retry_after = current_timestamp(6) - INTERVAL '10' MINUTE, \
+             updated_at = current_timestamp(6) - INTERVAL '{minutes}' MINUTE WHERE {condition}"
+        );
+        outbox.execute(&claimed).await;
+    }
     let stale: Vec<i64> = added.iter().copied().filter(|id| id % 2 == 1).collect();
     assert_eq!(outbox.selected(STALE).await, added, "it selects both");
     let store = store(&outbox).await;
@@ -98,12 +95,10 @@ async fn a_retried_task_that_its_own_relay_has_on_its_way_is_left_to_it_until_th
 }
 
 /// Its own relay takes a batch, sends, and deletes; so do we. New tasks and retried ones, and each is taken once.
-#[tokio::test(flavor = "multi_thread")]
-async fn beside_its_own_relay_no_task_is_taken_twice() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn beside_its_own_relay_no_task_is_taken_twice(outbox: CeleryOutbox) {
     let added = outbox.add(600).await;
-    let fail = "UPDATE celery_outbox SET retries = 1, updated_at = now() - interval '2 minutes', \
-                retry_after = now() - interval '1 minute' WHERE id % 3 = 0";
+    let fail = "UPDATE celery_outbox SET retries = 1, updated_at = current_timestamp(6) - INTERVAL '2' MINUTE, \
+                retry_after = current_timestamp(6) - INTERVAL '1' MINUTE WHERE id % 3 = 0";
     outbox.execute(fail).await;
     let ours = async {
         let store = store(&outbox).await;
@@ -126,11 +121,7 @@ async fn beside_its_own_relay_no_task_is_taken_twice() {
                 return taken;
             }
             tokio::task::yield_now().await;
-            sqlx::query("DELETE FROM celery_outbox WHERE id = ANY($1)")
-                .bind(&batch)
-                .execute(outbox.pool())
-                .await
-                .unwrap();
+            outbox.execute(&format!("DELETE FROM celery_outbox WHERE {}", among(&batch))).await;
             taken.extend(batch);
         }
     };
@@ -141,12 +132,10 @@ async fn beside_its_own_relay_no_task_is_taken_twice() {
     assert_eq!(taken, added);
 }
 
-#[tokio::test]
-async fn a_claim_is_bounded_in_bytes_but_takes_one() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn a_claim_is_bounded_in_bytes_but_takes_one(outbox: CeleryOutbox) {
     let added = outbox.add(4).await;
     // Compressed it is small, and it is not what is asked for.
-    outbox.execute("UPDATE celery_outbox SET args = jsonb_build_array(repeat('x', 100000))").await;
+    outbox.execute(&format!("UPDATE celery_outbox SET args = '[\"{}\"]'", "x".repeat(100_000))).await;
     let store = store(&outbox).await;
     let claim = store.claim(Ask { bytes: 10, ..ASK }).await.unwrap();
     assert_eq!(ids(&claim), added[..1]);
@@ -154,9 +143,7 @@ async fn a_claim_is_bounded_in_bytes_but_takes_one() {
     assert_eq!(ids(&claim), added[1..3]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn claimers_never_share_a_row() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn claimers_never_share_a_row(outbox: CeleryOutbox) {
     let added = outbox.add(1000).await;
     let claimers = (0..4).map(|_| async {
         let store = store(&outbox).await;
@@ -174,23 +161,18 @@ async fn claimers_never_share_a_row() {
     assert_eq!((claimed.len(), different.len()), (added.len(), added.len()));
 }
 
-#[tokio::test]
-async fn what_its_own_relay_has_locked_is_passed_over() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn what_its_own_relay_has_locked_is_passed_over(outbox: CeleryOutbox) {
     let added = outbox.add(3).await;
-    let mut tx = outbox.pool().begin().await.unwrap();
-    sqlx::query("SELECT id FROM celery_outbox ORDER BY id LIMIT 2 FOR UPDATE").execute(&mut *tx).await.unwrap();
+    let _locked = outbox.lock("SELECT id FROM celery_outbox ORDER BY id LIMIT 2 FOR UPDATE").await;
     let claim = store(&outbox).await.claim(ASK).await.unwrap();
     assert_eq!(ids(&claim), added[2..]);
 }
 
-#[tokio::test]
-async fn a_claim_that_is_dropped_is_untried_again() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn a_claim_that_is_dropped_is_untried_again(outbox: CeleryOutbox) {
     let added = outbox.add(2).await;
     outbox
         .execute(&format!(
-            "UPDATE celery_outbox SET retries = 1, updated_at = now(), retry_after = now() WHERE id = {}",
+            "UPDATE celery_outbox SET retries = 1, updated_at = current_timestamp(6), retry_after = current_timestamp(6) WHERE id = {}",
             added[1]
         ))
         .await;
@@ -202,9 +184,7 @@ async fn a_claim_that_is_dropped_is_untried_again() {
     assert_eq!((rows[1].retries, wait(&rows[1])), (1, 0));
 }
 
-#[tokio::test]
-async fn a_row_that_cannot_be_a_message_says_so_and_stops_nobody() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn a_row_that_cannot_be_a_message_says_so_and_stops_nobody(outbox: CeleryOutbox) {
     let added = outbox.add(3).await;
     outbox.execute(&format!("UPDATE celery_outbox SET args = '{{\"a\": 1}}' WHERE id = {}", added[1])).await;
     let claim = store(&outbox).await.claim(ASK).await.unwrap();
@@ -214,8 +194,8 @@ async fn a_row_that_cannot_be_a_message_says_so_and_stops_nobody() {
     assert_eq!(why, "the row cannot be sent as a Celery task: args is an object, it must be a list");
 }
 
-const WAITING: &str = "UPDATE celery_outbox SET updated_at = now(), \
-                       retry_after = CASE WHEN id % 2 = 0 THEN now() + interval '1 hour' END WHERE id > 100";
+const WAITING: &str = "UPDATE celery_outbox SET updated_at = current_timestamp(6), \
+                       retry_after = CASE WHEN id % 2 = 0 THEN current_timestamp(6) + INTERVAL '1' HOUR END WHERE id > 100";
 
 /// Much waits for its time and much is on its way, and a claim does not look at that, whether the statistics are those of
 /// an empty table, of one in which everything was untried, or right.
@@ -242,12 +222,12 @@ async fn a_claim_reads_what_is_due_and_not_what_waits() {
 }
 
 async fn plan_of_a_claim(outbox: &CeleryOutbox) -> String {
-    let claim = include_str!("../../../sql/celery_outbox/claim.sql");
+    let claim = include_str!("../../../sql/celery_outbox/postgres/claim.sql");
     let claim = ["500", "1000000", "300.0", "5"]
         .into_iter()
         .zip(1..)
         .fold(claim.replace("{schema}", "public"), |sql, (value, number)| sql.replace(&format!("${number}"), value));
-    let mut tx = outbox.pool().begin().await.unwrap();
+    let mut tx = outbox.postgres().begin().await.unwrap();
     let settings = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off";
     sqlx::raw_sql(settings).execute(&mut *tx).await.unwrap();
     let explain = sqlx::AssertSqlSafe(format!("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {claim}"));

@@ -5,9 +5,7 @@ use pillarbox::store::Claimed;
 
 use super::*;
 
-#[tokio::test]
-async fn what_is_delivered_is_deleted() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn what_is_delivered_is_deleted(outbox: CeleryOutbox) {
     outbox.add(3).await;
     let store = store(&outbox).await;
     let claim = store.claim(ASK).await.unwrap();
@@ -15,9 +13,7 @@ async fn what_is_delivered_is_deleted() {
     assert!(outbox.rows().await.is_empty() && outbox.dead_letters().await.is_empty());
 }
 
-#[tokio::test]
-async fn a_retry_counts_and_waits() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn a_retry_counts_and_waits(outbox: CeleryOutbox) {
     outbox.add(1).await;
     let store = store(&outbox).await;
     let claim = store.claim(ASK).await.unwrap();
@@ -29,9 +25,7 @@ async fn a_retry_counts_and_waits() {
     assert!((110..=120).contains(&due), "{due}");
 }
 
-#[tokio::test]
-async fn what_fails_becomes_a_dead_letter_with_its_error() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn what_fails_becomes_a_dead_letter_with_its_error(outbox: CeleryOutbox) {
     outbox.add(2).await;
     outbox
         .execute(
@@ -48,21 +42,17 @@ async fn what_fails_becomes_a_dead_letter_with_its_error() {
     assert_eq!((dead.len(), dead[0].0.as_str(), dead[0].1), (2, "task-1", 4));
     let reason = dead[0].2.as_deref().unwrap();
     assert!(reason.starts_with("no queue 'orders'\u{fffd}xxx") && reason.len() < 2100);
-    let whole: i64 = sqlx::query_scalar(
+    let whole = outbox.number(
         "SELECT count(*) FROM celery_outbox_dead_letter WHERE redacted_args = '[\"*\"]' AND sentry_trace_id = 'a-b-1' \
          AND sentry_baggage = 'k=v' AND structlog_context = '{\"a\":1}' AND options = '{\"queue\": \"q\"}' \
          AND schema_version = 1 AND task_name = 'orders.process' AND kwargs = '{}' AND redacted_kwargs IS NULL \
          AND created_at < dead_at AND args IN ('[1]', '[2]')",
     )
-    .fetch_one(outbox.pool())
-    .await
-    .unwrap();
+    .await;
     assert_eq!(whole, 2);
 }
 
-#[tokio::test]
-async fn what_is_parked_waits_for_the_cooldown_and_nothing_is_claimed_meanwhile() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn what_is_parked_waits_for_the_cooldown_and_nothing_is_claimed_meanwhile(outbox: CeleryOutbox) {
     let added = outbox.add(30).await;
     let store = store(&outbox).await;
     assert!(store.parked_on().await.unwrap().is_empty());
@@ -94,35 +84,31 @@ async fn what_is_parked_waits_for_the_cooldown_and_nothing_is_claimed_meanwhile(
 async fn while_the_broker_is_down_too_a_claim_fails_without_the_database() {
     let outbox = CeleryOutbox::create().await;
     outbox.add(1).await;
-    let store = store(&outbox).await;
+    let settings = CeleryOutboxSettings::default();
+    let store = CeleryOutboxStore::new(outbox.postgres().clone(), "public", settings).unwrap();
     let claim = store.claim(ASK).await.unwrap();
     assert!(settle(&store, claim, park(), 0).await.is_empty());
     assert!(store.claim(ASK).await.unwrap().is_empty());
-    store.pool().close().await;
+    outbox.postgres().close().await;
     assert!(store.claim(ASK).await.is_err());
 }
 
-#[tokio::test]
-async fn what_another_has_touched_is_not_let_back() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn what_another_has_touched_is_not_let_back(outbox: CeleryOutbox) {
     outbox.add(1).await;
     let store = store(&outbox).await;
     let claim = store.claim(ASK).await.unwrap();
     settle(&store, claim, park(), 0).await;
-    let backoff =
-        "UPDATE celery_outbox SET updated_at = now() + interval '1 ms', retry_after = now() + interval '1 hour'";
+    let backoff = "UPDATE celery_outbox SET updated_at = current_timestamp(6) + INTERVAL '0.001' SECOND, retry_after = current_timestamp(6) + INTERVAL '1' HOUR";
     outbox.execute(backoff).await;
     let before = outbox.rows().await;
     assert_eq!(store.unpark("celery", None, 8).await.unwrap(), 1, "the relay shall look");
     assert_eq!(outbox.rows().await, before);
 }
 
-#[tokio::test]
-async fn what_is_released_is_as_it_was() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn what_is_released_is_as_it_was(outbox: CeleryOutbox) {
     let added = outbox.add(2).await;
     let fail = format!(
-        "UPDATE celery_outbox SET retries = 3, updated_at = now(), retry_after = now() WHERE id = {}",
+        "UPDATE celery_outbox SET retries = 3, updated_at = current_timestamp(6), retry_after = current_timestamp(6) WHERE id = {}",
         added[1]
     );
     outbox.execute(&fail).await;
@@ -135,9 +121,7 @@ async fn what_is_released_is_as_it_was() {
     assert_eq!(outbox.selected(STALE).await, added);
 }
 
-#[tokio::test]
-async fn a_claim_that_was_stale_cannot_be_settled() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn a_claim_that_was_stale_cannot_be_settled(outbox: CeleryOutbox) {
     outbox.add(4).await;
     let (slow, quick) = (store(&outbox).await, store(&outbox).await);
     let mut lost: Vec<_> = slow.claim(DEAD).await.unwrap().into_iter().collect();
@@ -153,9 +137,7 @@ async fn a_claim_that_was_stale_cannot_be_settled() {
     assert!(settle(&quick, claim, Change::Deliver, 0).await.is_empty());
 }
 
-#[tokio::test]
-async fn a_task_that_somebody_reset_meanwhile_is_not_ours_any_more() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn a_task_that_somebody_reset_meanwhile_is_not_ours_any_more(outbox: CeleryOutbox) {
     let added = outbox.add(1).await;
     let store = store(&outbox).await;
     let claim = store.claim(ASK).await.unwrap();
@@ -165,9 +147,7 @@ async fn a_task_that_somebody_reset_meanwhile_is_not_ours_any_more() {
     assert_eq!(outbox.selected(STALE).await, added);
 }
 
-#[tokio::test]
-async fn a_renewed_claim_is_young_and_can_be_settled() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn a_renewed_claim_is_young_and_can_be_settled(outbox: CeleryOutbox) {
     outbox.add(3).await;
     let store = store(&outbox).await;
     let claim = store.claim(ASK).await.unwrap();
@@ -184,9 +164,7 @@ async fn a_renewed_claim_is_young_and_can_be_settled() {
 }
 
 /// A relay cancels a renewal when what it was for has been sent.
-#[tokio::test]
-async fn a_renewal_that_is_cancelled_does_not_lose_the_claim() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn a_renewal_that_is_cancelled_does_not_lose_the_claim(outbox: CeleryOutbox) {
     outbox.add(50).await;
     let store = store(&outbox).await;
     while !outbox.rows().await.is_empty() {

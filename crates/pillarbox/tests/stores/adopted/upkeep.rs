@@ -2,15 +2,13 @@
 
 use super::*;
 
-#[tokio::test]
-async fn what_has_failed_too_often_already_is_given_up_unsent() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn what_has_failed_too_often_already_is_given_up_unsent(outbox: CeleryOutbox) {
     let added = outbox.add(5).await;
     for (row, set) in [
-        (0, "retries = 5, updated_at = now(), retry_after = now()"),
-        (1, "retries = 7, updated_at = now() - interval '1 hour'"),
-        (2, "retries = 4, updated_at = now(), retry_after = now()"),
-        (3, "retries = 9, updated_at = now(), retry_after = now() + interval '1 hour'"),
+        (0, "retries = 5, updated_at = current_timestamp(6), retry_after = current_timestamp(6)"),
+        (1, "retries = 7, updated_at = current_timestamp(6) - INTERVAL '1' HOUR"),
+        (2, "retries = 4, updated_at = current_timestamp(6), retry_after = current_timestamp(6)"),
+        (3, "retries = 9, updated_at = current_timestamp(6), retry_after = current_timestamp(6) + INTERVAL '1' HOUR"),
     ] {
         outbox.execute(&format!("UPDATE celery_outbox SET {set} WHERE id = {}", added[row])).await;
     }
@@ -30,9 +28,7 @@ async fn what_has_failed_too_often_already_is_given_up_unsent() {
     assert!(store.sweep().await.unwrap().is_empty());
 }
 
-#[tokio::test]
-async fn it_is_known_when_the_next_is_due() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn it_is_known_when_the_next_is_due(outbox: CeleryOutbox) {
     let store = store(&outbox).await;
     assert_eq!(store.next_due().await.unwrap(), None);
     outbox.add(1).await;
@@ -45,14 +41,12 @@ async fn it_is_known_when_the_next_is_due() {
     drop(claim);
 }
 
-#[tokio::test]
-async fn it_is_known_how_much_waits() {
-    let outbox = CeleryOutbox::create().await;
+pub(super) async fn it_is_known_how_much_waits(outbox: CeleryOutbox) {
     let store = store(&outbox).await;
     let depth = store.depth().await.unwrap();
     assert_eq!((depth.due, depth.oldest, depth.dead_letters), (0, None, 0));
     outbox.add(5).await;
-    outbox.execute("UPDATE celery_outbox SET created_at = now() - interval '1 hour'").await;
+    outbox.execute("UPDATE celery_outbox SET created_at = created_at - INTERVAL '1' HOUR").await;
     let claim = store.claim(Ask { limit: 2, ..ASK }).await.unwrap();
     settle(&store, claim, Change::Fail { error: "no".to_owned() }, 1).await;
     let depth = store.depth().await.unwrap();

@@ -1,0 +1,8 @@
+-- Returns how many of the oldest tasks have an unknown schema_version, and the highest such version. No relay claims these
+-- tasks, so they are soon among the oldest. ?1 the number of tasks to examine.
+SELECT count(*) AS tasks, max(schema_version) AS highest
+FROM (SELECT schema_version FROM celery_outbox FORCE INDEX (celery_outbox_stale_idx)
+      WHERE updated_at IS NULL AND retry_after IS NULL
+      ORDER BY id
+      LIMIT ?1) AS oldest
+WHERE schema_version NOT BETWEEN 1 AND 1

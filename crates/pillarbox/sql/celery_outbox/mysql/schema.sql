@@ -1,0 +1,2 @@
+-- Returns the name of the database.
+SELECT coalesce(database(), '') AS name
