@@ -16,9 +16,9 @@ mod upkeep;
 
 /// Runs the checks of these files on a database.
 macro_rules! on {
-    ($on:expr; $($file:ident: $($check:ident),+ $(,)?;)+) => {
+    ($on:expr; $(#[$test:meta] $file:ident: $($check:ident),+ $(,)?;)+) => {
         $(mod $file {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            $(#[$test]
             async fn $check() {
                 super::super::$file::$check(super::super::CeleryOutbox::create_on($on).await).await;
             })+
@@ -31,6 +31,7 @@ macro_rules! on {
         }
 
         on! { $on;
+            #[tokio::test(flavor = "multi_thread")]
             claiming:
                 a_claim_takes_the_oldest_first_and_its_own_relay_leaves_them_alone,
                 an_event_is_the_message_of_its_row,
@@ -43,6 +44,7 @@ macro_rules! on {
                 what_its_own_relay_has_locked_is_passed_over,
                 a_claim_that_is_dropped_is_untried_again,
                 a_row_that_cannot_be_a_message_says_so_and_stops_nobody;
+            #[tokio::test]
             settling:
                 what_is_delivered_is_deleted,
                 a_retry_counts_and_waits,
@@ -54,6 +56,7 @@ macro_rules! on {
                 a_task_that_somebody_reset_meanwhile_is_not_ours_any_more,
                 a_renewed_claim_is_young_and_can_be_settled,
                 a_renewal_that_is_cancelled_does_not_lose_the_claim;
+            #[tokio::test]
             upkeep:
                 what_has_failed_too_often_already_is_given_up_unsent,
                 it_is_known_when_the_next_is_due,

@@ -26,7 +26,7 @@ use crate::store::sql::{Call, Row, Transaction, sql_folder};
 
 sql_folder! {
     SQL: Sql = "celery_outbox/mysql" {
-        claim, claim_due, columns, connect, dead_letters, held, next_due, other_versions, remaining, renew, schema, settle,
+        claim, claim_due, claim_read, columns, connect, dead_letters, held, next_due, other_versions, remaining, renew, schema, settle,
         settle_deliver, settle_fail, sweep, sweep_due, unpark,
     }
 }
@@ -163,9 +163,10 @@ impl Adopted {
             tx.roll_back().await?;
             return Ok(Vec::new());
         }
-        let rows = tx.rows(Call::new(SQL.claim).bind(as_json(taken))).await?;
-        tx.commit().await?;
-        rows.iter().map(|row| Ok((event(row)?, row.moment("updated_at")?))).collect()
+        let rows = tx.rows(Call::new(SQL.claim_read).bind(as_json(&taken))).await?;
+        let at = first(&rows)?.moment("claimed_at")?;
+        tx.last(vec![with_ids(SQL.claim, taken).replace("{at}", &written(at))]).await?;
+        rows.iter().map(|row| Ok((event(row)?, at))).collect()
     }
 
     async fn try_settle(&self, batch: &Batch<'_>) -> Result<Settled, DriverError> {
@@ -180,18 +181,16 @@ impl Adopted {
         fail(&mut tx, &failed).await?;
         let delivered = batch.delivered.iter().filter(|row| ours(row)).map(|row| row.0);
         let gone: Vec<i64> = delivered.chain(failed.iter().map(|(id, _)| *id)).collect();
-        if !gone.is_empty() {
-            tx.done(Call::new(SQL.settle_deliver).bind(as_json(&gone))).await?;
-        }
-        let mut settled: Settled = gone.into_iter().map(|id| (id, None)).collect();
         let staying = batch.staying.iter().filter(|row| ours(&row.held));
         let staying: Vec<Value> = staying.map(|row| json!([row.held.0, row.change, row.attempts, row.after])).collect();
+        let mut settled = Settled::new();
         if !staying.is_empty() {
             for row in tx.rows(Call::new(SQL.settle).bind(as_json(staying))).await? {
                 settled.insert(row.number("id")?, row.maybe_moment("updated_at")?);
             }
         }
-        tx.commit().await?;
+        settled.extend(gone.iter().map(|id| (*id, None)));
+        tx.last(deletion(gone)).await?;
         Ok(settled)
     }
 
@@ -216,8 +215,7 @@ impl Adopted {
         let rows = tx.rows(Call::new(SQL.sweep).bind(as_json(found)).bind(due.max_retries)).await?;
         let failed: Vec<(i64, &str)> = ids(&rows)?.map(|id| (id, error)).collect();
         fail(&mut tx, &failed).await?;
-        tx.done(Call::new(SQL.settle_deliver).bind(as_json(failed.iter().map(|(id, _)| *id)))).await?;
-        tx.commit().await?;
+        tx.last(deletion(failed.iter().map(|(id, _)| *id).collect())).await?;
         rows.iter().map(event).collect()
     }
 
@@ -243,6 +241,16 @@ async fn fail(tx: &mut Tx, failed: &[(i64, &str)]) -> Result<(), DriverError> {
     }
     let rows = as_json(failed.iter().map(|(id, error)| json!([id, kept(error)])));
     tx.done(Call::new(SQL.settle_fail).bind(rows)).await.map(drop)
+}
+
+/// Returns the statement that deletes tasks, if there are any.
+fn deletion(ids: Vec<i64>) -> Vec<String> {
+    if ids.is_empty() { Vec::new() } else { vec![with_ids(SQL.settle_deliver, ids)] }
+}
+
+/// Inserts ids into a text. A list of numbers is faster than a join with JSON_TABLE.
+fn with_ids(text: &str, ids: Vec<i64>) -> String {
+    text.replace("{ids}", &ids.iter().map(i64::to_string).collect::<Vec<_>>().join(","))
 }
 
 /// Returns the ids of the locked tasks to take: the oldest, as many as the bytes allow, at least one.
