@@ -12,11 +12,12 @@ from .shop import Shop
 
 
 @pytest.fixture
-def open_shop(tmp_path: Path) -> Iterator[Callable[[str, str], Shop]]:
-    """Opens a shop with an outbox of this kind on the broker of this address; it is closed with the test."""
+def open_shop(tmp_path: Path) -> Iterator[Callable[..., Shop]]:
+    """Opens a shop with an outbox of this kind, on the broker of this address and a database of this server; it is closed
+    with the test."""
     with ExitStack() as stack:
 
-        def open_shop(kind: str, broker: str) -> Shop:
-            return stack.enter_context(Shop(tmp_path, kind, broker))
+        def open_shop(kind: str, broker: str, server: str = "postgres") -> Shop:
+            return stack.enter_context(Shop(tmp_path, kind, broker, server))
 
         yield open_shop

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import redis
 from kombu import Connection
 
@@ -31,14 +30,14 @@ def wait_until(what: str, check: Callable[[], Any], running: processes.Processes
 
 
 class Shop:
-    """`kind` says whose outbox it has: `outbox` pillarbox's, `adopted` django-celery-outbox's, `plain` none."""
+    """`kind` says whose outbox it has: `outbox` pillarbox's, `adopted` django-celery-outbox's, `plain` none; `server` where."""
 
     TABLES = {"outbox": "outbox_event", "adopted": "celery_outbox"}
 
-    def __init__(self, directory: Path, kind: str, broker: str) -> None:
+    def __init__(self, directory: Path, kind: str, broker: str, server: str = "postgres") -> None:
         self.kind, self.broker = kind, broker
         self.run = f"parts-{uuid.uuid4().hex[:8]}"
-        self.database = servers.create_database()
+        self.database = servers.create_database(server)
         self.processes = processes.Processes(directory)
         self.marks = redis.Redis.from_url(servers.broker("redis"))
         if kind != "plain":
@@ -92,9 +91,9 @@ class Shop:
         self.processes.start("python-relay", command, self.environment())
 
     def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.database, autocommit=True) as connection:
-            cursor = connection.execute(statement, values)
-            return cursor.fetchall() if cursor.description else []
+        with servers.connect(self.database) as connection, connection.cursor() as cursor:
+            cursor.execute(statement, values)
+            return list(cursor.fetchall()) if cursor.description else []
 
     def waiting(self) -> int:
         """How many tasks are still to be delivered."""

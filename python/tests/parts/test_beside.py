@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
+import pytest
+
 from tests import servers
 
 from .shop import Shop
@@ -13,8 +15,9 @@ from .shop import Shop
 TASKS = 10_000
 
 
-def test_both_relays_together_run_each_task_once(open_shop: Callable[[str, str], Shop]) -> None:
-    shop = open_shop("adopted", servers.broker("rabbitmq"))
+@pytest.mark.parametrize("server", ["postgres", "mariadb"])
+def test_both_relays_together_run_each_task_once(open_shop: Callable[..., Shop], server: str) -> None:
+    shop = open_shop("adopted", servers.broker("rabbitmq"), server)
     shop.worker()
     shop.python_relay()
     shop.relay()
