@@ -87,17 +87,23 @@ impl Source {
 }
 
 async fn adopt(settings: &Settings) -> anyhow::Result<CeleryOutboxStore> {
-    let Database::Postgres { url, schema, settings: connections } = &settings.database else {
-        return Err(ConfigError::new(format!(
-            "database.url is {}, but source.kind {DJANGO_CELERY_OUTBOX:?} needs the PostgreSQL database of the Django \
-             project; set it, or PILLARBOX_DATABASE_URL, to postgres://USER:PASSWORD@HOST/DATABASE",
-            settings.database.shown()
-        ))
-        .into());
-    };
     let adopted =
         CeleryOutboxSettings { cooldown: settings.source.cooldown, max_retries: settings.relay.retry.max_attempts };
-    Ok(CeleryOutboxStore::connect_with(url.expose(), schema, adopted, *connections).await?)
+    match &settings.database {
+        Database::Postgres { url, schema, settings } => {
+            Ok(CeleryOutboxStore::connect_with(url.expose(), schema, adopted, *settings).await?)
+        }
+        Database::Mysql { url, settings } => {
+            Ok(CeleryOutboxStore::connect_mysql_with(url.expose(), adopted, *settings).await?)
+        }
+        Database::Sqlite { .. } => Err(ConfigError::new(format!(
+            "database.url is {}, but source.kind {DJANGO_CELERY_OUTBOX:?} needs the database of the Django project, PostgreSQL, \
+             MariaDB or MySQL; set it, or PILLARBOX_DATABASE_URL, to postgres://USER:PASSWORD@HOST/DATABASE or \
+             mysql://USER:PASSWORD@HOST/DATABASE",
+            settings.database.shown()
+        ))
+        .into()),
+    }
 }
 
 /// The size of the connection pool for the admin pages of a relay.

@@ -165,7 +165,7 @@ impl Adopted {
         }
         let rows = tx.rows(Call::new(SQL.claim_read).bind(as_json(&taken))).await?;
         let at = first(&rows)?.moment("claimed_at")?;
-        tx.last(vec![with_ids(SQL.claim, taken).replace("{at}", &written(at))]).await?;
+        tx.last(vec![with_ids(SQL.claim, &taken).replace("{at}", &written(at))]).await?;
         rows.iter().map(|row| Ok((event(row)?, at))).collect()
     }
 
@@ -190,7 +190,7 @@ impl Adopted {
             }
         }
         settled.extend(gone.iter().map(|id| (*id, None)));
-        tx.last(deletion(gone)).await?;
+        tx.last(deletion(&gone)).await?;
         Ok(settled)
     }
 
@@ -215,7 +215,7 @@ impl Adopted {
         let rows = tx.rows(Call::new(SQL.sweep).bind(as_json(found)).bind(due.max_retries)).await?;
         let failed: Vec<(i64, &str)> = ids(&rows)?.map(|id| (id, error)).collect();
         fail(&mut tx, &failed).await?;
-        tx.last(deletion(failed.iter().map(|(id, _)| *id).collect())).await?;
+        tx.last(deletion(&failed.iter().map(|(id, _)| *id).collect::<Vec<_>>())).await?;
         rows.iter().map(event).collect()
     }
 
@@ -244,12 +244,12 @@ async fn fail(tx: &mut Tx, failed: &[(i64, &str)]) -> Result<(), DriverError> {
 }
 
 /// Returns the statement that deletes tasks, if there are any.
-fn deletion(ids: Vec<i64>) -> Vec<String> {
+fn deletion(ids: &[i64]) -> Vec<String> {
     if ids.is_empty() { Vec::new() } else { vec![with_ids(SQL.settle_deliver, ids)] }
 }
 
 /// Inserts ids into a text. A list of numbers is faster than a join with JSON_TABLE.
-fn with_ids(text: &str, ids: Vec<i64>) -> String {
+fn with_ids(text: &str, ids: &[i64]) -> String {
     text.replace("{ids}", &ids.iter().map(i64::to_string).collect::<Vec<_>>().join(","))
 }
 
