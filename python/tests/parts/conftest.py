@@ -13,8 +13,7 @@ from .shop import Shop
 
 @pytest.fixture
 def open_shop(tmp_path: Path) -> Iterator[Callable[..., Shop]]:
-    """Opens a shop with an outbox of this kind, on the broker of this address and a database of this server; it is closed
-    with the test."""
+    """Opens a shop with an outbox of this kind, with this broker and database server; it is closed with the test."""
     with ExitStack() as stack:
 
         def open_shop(kind: str, broker: str, server: str = "postgres") -> Shop:

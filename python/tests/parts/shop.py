@@ -30,7 +30,9 @@ def wait_until(what: str, check: Callable[[], Any], running: processes.Processes
 
 
 class Shop:
-    """`kind` says whose outbox it has: `outbox` pillarbox's, `adopted` django-celery-outbox's, `plain` none; `server` where."""
+    """`kind` says whose outbox it has: `outbox` pillarbox's, `adopted` django-celery-outbox's, `plain` none.
+
+    `server` is the database that it is in: `postgres` or `mariadb`."""
 
     TABLES = {"outbox": "outbox_event", "adopted": "celery_outbox"}
 
