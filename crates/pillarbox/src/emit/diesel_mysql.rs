@@ -10,7 +10,9 @@ use uuid::Uuid;
 
 use super::Emitted;
 use super::diesel::{Dialect, private};
-use super::mysql::{self, EMIT, EMIT_ONE, EXISTING, PLACE, WRITTEN, is_denied, is_key, moment, rows_as_json};
+use super::mysql::{
+    self, EMIT, EMIT_ONE, EXISTING, PLACE, WRITTEN, ids_as_json, is_denied, is_key, moment, rows_as_json,
+};
 use crate::error::DriverError;
 use crate::event::NewEvent;
 
@@ -26,7 +28,7 @@ impl Dialect for Mysql {
             Err(Error::DatabaseError(_, error)) if is_denied(error.message()) => return insert_each(connection, rows),
             done => done?,
         };
-        let written = diesel::sql_query(WRITTEN).bind::<Text, _>(&json).load::<Row>(connection)?;
+        let written = diesel::sql_query(WRITTEN).bind::<Text, _>(ids_as_json(rows)).load::<Row>(connection)?;
         written.into_iter().map(|row| row.emitted(true)).collect()
     }
 

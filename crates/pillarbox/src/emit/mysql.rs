@@ -50,6 +50,11 @@ pub(crate) fn is_key(message: &str) -> bool {
     message.trim_end_matches('\'').ends_with("outbox_event_key")
 }
 
+/// Returns the ids of the rows as the JSON array that [`WRITTEN`] reads.
+pub(crate) fn ids_as_json(rows: &[NewEvent]) -> String {
+    serde_json::Value::Array(rows.iter().map(|row| json!([row.id.simple().to_string()])).collect()).to_string()
+}
+
 /// Returns whether the message is one of a missing right on a table or a column. Then the account may only emit: [`EMIT`] needs the
 /// right to change events for its `ON DUPLICATE KEY UPDATE`, and [`EMIT_ONE`] does not.
 pub(crate) fn is_denied(message: &str) -> bool {

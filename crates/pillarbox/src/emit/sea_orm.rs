@@ -50,11 +50,11 @@ impl Transaction for &DatabaseTransaction {
         let (text, values) = match database {
             Database::Mysql => {
                 let values = vec![Value::from(mysql::rows_as_json(rows))];
-                match self.execute_raw(database.statement(mysql::EMIT, values.clone())).await {
+                match self.execute_raw(database.statement(mysql::EMIT, values)).await {
                     Err(error) if mysql::is_denied(&error.to_string()) => return insert_each_mysql(self, rows).await,
                     done => done?,
                 };
-                (mysql::WRITTEN, values)
+                (mysql::WRITTEN, vec![Value::from(mysql::ids_as_json(rows))])
             }
             Database::Postgres => {
                 (postgres::many(rows), array_literals(&postgres::Columns::new(rows)).map(Value::from).to_vec())

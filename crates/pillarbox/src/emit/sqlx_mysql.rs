@@ -2,11 +2,12 @@
 //! `INSERT … RETURNING` in common.
 
 use chrono::{DateTime, NaiveDateTime, Utc};
-use sqlx::mysql::{MySql, MySqlConnection};
+use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection};
+use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Executor};
 
 use super::mysql::{
-    EMIT, EMIT_ONE, EXISTING, PLACE, WRITTEN, Written, emitted, is_denied, is_key, moment, rows_as_json,
+    EMIT, EMIT_ONE, EXISTING, PLACE, WRITTEN, Written, emitted, ids_as_json, is_denied, is_key, moment, rows_as_json,
 };
 use super::{Emitted, Transaction};
 use crate::error::DriverError;
@@ -30,14 +31,51 @@ impl Transaction for sqlx::Transaction<'_, MySql> {
     }
 }
 
+/// Inserts the rows by one statement with all values. If a key exists, a slower statement finds out which ones do not.
 pub(crate) async fn insert(connection: &mut MySqlConnection, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
+    for some in rows.chunks(MOST) {
+        match insert_values(connection, some).await {
+            Ok(()) => {}
+            // The chunks before this one are among the rows that exist then.
+            Err(error) if is_duplicate(&error) => return insert_others(connection, rows).await,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    written(connection, rows).await
+}
+
+/// The number of rows of one statement. The servers allow 65,535 values.
+const MOST: usize = 500;
+/// The number of rows up to which a statement is kept by the connection.
+const KEPT: usize = 64;
+
+async fn insert_values(connection: &mut MySqlConnection, rows: &[NewEvent]) -> Result<(), sqlx::Error> {
+    let mut text = EMIT_ONE.trim_end().to_owned();
+    let values = &EMIT_ONE[EMIT_ONE.find("(?, ?").unwrap_or_default()..];
+    for _ in 1..rows.len() {
+        text.push_str(", ");
+        text.push_str(values.trim_end());
+    }
+    let mut insert = sqlx::query(AssertSqlSafe(text)).persistent(rows.len() <= KEPT);
+    for row in rows {
+        insert = bind(insert, row);
+    }
+    insert.execute(connection).await.map(drop)
+}
+
+/// Selects the events that were written. Only their ids are passed.
+async fn written(connection: &mut MySqlConnection, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
+    let written: Vec<Written> = sqlx::query_as(WRITTEN).bind(ids_as_json(rows)).fetch_all(connection).await?;
+    written.into_iter().map(|row| emitted(row, true)).collect()
+}
+
+async fn insert_others(connection: &mut MySqlConnection, rows: &[NewEvent]) -> Result<Vec<Emitted>, DriverError> {
     let json = rows_as_json(rows);
     match sqlx::query(EMIT).bind(&json).execute(&mut *connection).await {
         Err(error) if is_denied(&error.to_string()) => return insert_each(connection, rows).await,
         done => done?,
     };
-    let written: Vec<Written> = sqlx::query_as(WRITTEN).bind(&json).fetch_all(connection).await?;
-    written.into_iter().map(|row| emitted(row, true)).collect()
+    written(connection, rows).await
 }
 
 /// Inserts one event after another, for an account that may only emit.
@@ -54,7 +92,18 @@ pub(crate) async fn insert_one(
     connection: &mut MySqlConnection,
     row: &NewEvent,
 ) -> Result<Option<(i64, DateTime<Utc>)>, DriverError> {
-    let written = sqlx::query(EMIT_ONE)
+    match bind(sqlx::query(EMIT_ONE), row).execute(&mut *connection).await {
+        Ok(_) => {}
+        Err(error) if is_duplicate(&error) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    let (seq, created_at): (i64, NaiveDateTime) = sqlx::query_as(PLACE).fetch_one(connection).await?;
+    Ok(Some((seq, created_at.and_utc())))
+}
+
+/// Binds the values of a row in the order of the statement.
+fn bind<'q>(query: Query<'q, MySql, MySqlArguments>, row: &'q NewEvent) -> Query<'q, MySql, MySqlArguments> {
+    query
         .bind(row.id)
         .bind(&row.aggregate_type)
         .bind(&row.aggregate_id)
@@ -64,15 +113,6 @@ pub(crate) async fn insert_one(
         .bind(&row.idempotency_key)
         .bind(row.max_attempts)
         .bind(row.deliver_at.map(moment))
-        .execute(&mut *connection)
-        .await;
-    match written {
-        Ok(_) => {}
-        Err(error) if is_duplicate(&error) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    }
-    let (seq, created_at): (i64, NaiveDateTime) = sqlx::query_as(PLACE).fetch_one(connection).await?;
-    Ok(Some((seq, created_at.and_utc())))
 }
 
 pub(crate) async fn find(

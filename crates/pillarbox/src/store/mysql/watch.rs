@@ -12,9 +12,9 @@ use crate::store::WakeUp;
 use crate::store::sql::{Call, Row};
 
 /// The pause between two reads.
-const PAUSE: Duration = Duration::from_millis(15);
+const PAUSE: Duration = Duration::from_millis(12);
 /// The pause is at least this multiple of the time that a read takes, because a busy server has better things to do.
-const SHARE: u32 = 50;
+const SHARE: u32 = 10;
 /// The pause after a read that failed, or that found a server that is read-only.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(500);
 
