@@ -12,7 +12,6 @@ mod moment;
 mod redis;
 mod route;
 mod settings;
-mod tls;
 
 use std::fmt;
 
@@ -26,6 +25,7 @@ pub use self::keys::{BROKER_VARIABLE, Celery, CeleryTarget, KIND};
 use self::redis::Redis;
 use self::route::Routing;
 pub use self::settings::{CeleryError, CeleryQueue, CeleryRoute, CelerySettings, QueueType};
+use crate::tls::client_config;
 
 /// A Celery broker.
 ///
@@ -61,9 +61,9 @@ impl CelerySink {
         let routing = Routing::new(&settings);
         let client = match broker {
             Broker::Amqp(addresses) => {
-                let CelerySettings { task, declare: declares, timeout, ca_file, .. } = settings;
+                let CelerySettings { task, declare: declares, timeout, tls, .. } = settings;
                 let is_tls = addresses.iter().any(|address| address.scheme == AMQPScheme::AMQPS);
-                let tls = tls::config(ca_file.as_deref(), is_tls)?;
+                let tls = client_config(&tls, is_tls)?;
                 let settings = AmqpSettings { task, routing, declares, timeout };
                 Client::Amqp(Box::new(Amqp::new(addresses, tls, settings)))
             }

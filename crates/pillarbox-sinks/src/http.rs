@@ -1,18 +1,15 @@
 //! Sends over HTTP: one POST per event, signed according to Standard Webhooks; the response decides the outcome.
 //!
 //! The path of a message: `request` builds it, `signature` signs it, `answer` judges the response, `failure` explains why
-//! there is none. `keys` reads the configuration. `address` keeps the sink away from private networks. `tls` chooses the
-//! trusted authorities.
+//! there is none. `keys` reads the configuration. `address` keeps the sink away from private networks.
 
 mod address;
 mod answer;
-mod envelope;
 mod failure;
 mod keys;
 mod request;
 mod settings;
 mod signature;
-mod tls;
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -21,13 +18,15 @@ use async_trait::async_trait;
 use pillarbox::{Message, SendError, Sink};
 pub use reqwest::Client;
 use reqwest::Url;
+use rustls::ClientConfig;
 
 use self::address::PublicOnly;
 use self::answer::Answers;
 use self::failure::Failures;
 pub use self::keys::Http;
 use self::request::Requests;
-pub use self::settings::{HttpError, HttpMode, HttpSettings};
+pub use self::settings::{HttpError, HttpSettings};
+use crate::tls;
 
 /// Idle connections are closed before the 60 seconds after which common load balancers silently drop them.
 const IDLE_CONNECTION: Duration = Duration::from_secs(50);
@@ -119,7 +118,7 @@ pub fn without_url(error: reqwest::Error) -> reqwest::Error {
 
 fn sink_client(settings: &HttpSettings, url: &Url) -> Result<Client, HttpError> {
     let mut builder = Client::builder()
-        .tls_backend_preconfigured(tls::config(settings, url)?)
+        .tls_backend_preconfigured(tls_config(settings, url)?)
         .timeout(settings.timeout)
         .connect_timeout(settings.connect_timeout())
         .redirect(reqwest::redirect::Policy::none())
@@ -133,4 +132,11 @@ fn sink_client(settings: &HttpSettings, url: &Url) -> Result<Client, HttpError> 
         builder = builder.dns_resolver(PublicOnly);
     }
     builder.build().map_err(|error| HttpError::Client(error.without_url()))
+}
+
+/// For plain `http`, the system's authorities are not even read: redirects are not followed, so they are never needed.
+fn tls_config(settings: &HttpSettings, url: &Url) -> Result<ClientConfig, HttpError> {
+    let mut config = tls::client_config(&settings.tls, url.scheme() == "https")?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
 }

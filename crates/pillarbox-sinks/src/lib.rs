@@ -13,12 +13,18 @@
 #[cfg(feature = "celery")]
 pub mod celery;
 pub mod config;
+pub mod content;
 pub mod discard;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod redact;
 pub mod registry;
 mod secret;
+mod template;
+pub mod tls;
 
+pub use content::{Content, Format};
 pub use registry::{DestinationSettings, Registry};
 pub use secret::Secret;
+pub use template::Template;
+pub use tls::Tls;

@@ -1,4 +1,5 @@
-//! The conformance suite of stores: the behaviour that all databases share, each check a test of its own.
+//! The conformance suites: the behaviour that all stores share, and that all sinks share (see [`sinks`]), each check a test of its
+//! own.
 //!
 //! A store's tests call [`store_suite!`](crate::store_suite) with the function that opens a fresh [`Outbox`]. A store that only
 //! relays use calls [`relay_suite!`](crate::relay_suite). The checks know the two store traits and no database.
@@ -22,6 +23,7 @@ pub mod postgres;
 pub mod retry;
 pub mod settle;
 pub mod simulated;
+pub mod sinks;
 pub mod sqlite;
 pub mod upkeep;
 

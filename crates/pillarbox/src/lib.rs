@@ -27,5 +27,5 @@ pub use relay::wake::Waker;
 pub use relay::{Destination, OnDelivered, Pass, Relay, RelayBuilder, RelaySettings, Unrouted};
 pub use retry::RetryPolicy;
 pub use route::{Pattern, Route, Routes};
-pub use sink::{Message, SendError, SendErrorKind, Sink};
+pub use sink::{Message, SendError, SendErrorKind, Sink, runs};
 pub use store::{ClaimBy, Claims, Fleet, Inspect, OnFailed, Order, Parking, Store};

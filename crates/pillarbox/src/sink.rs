@@ -17,6 +17,7 @@ use crate::trace::{SpanContext, TRACEPARENT};
 pub struct Message {
     event: Arc<StoredEvent>,
     attempt: u32,
+    follows: bool,
     trace: Option<SpanContext>,
 }
 
@@ -24,13 +25,27 @@ impl Message {
     /// Returns a message of the event. `attempt` is the number of the attempt at this destination, from 1.
     #[must_use]
     pub fn new(event: Arc<StoredEvent>, attempt: u32) -> Self {
-        Self { event, attempt, trace: None }
+        Self { event, attempt, follows: false, trace: None }
     }
 
     /// Returns the number of the attempt at this destination, from 1. Outages do not count.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
+    }
+
+    /// Returns whether the message belongs to the run of the message before it in the batch: both are of one aggregate, and
+    /// this one must not be stored unless that one was. Only a sink that [keeps order](Sink::keeps_order) gets such messages.
+    #[must_use]
+    pub fn follows(&self) -> bool {
+        self.follows
+    }
+
+    /// Puts the message into the run of the message before it.
+    #[must_use]
+    pub fn following(mut self) -> Self {
+        self.follows = true;
+        self
     }
 
     /// Returns the span of this attempt, if there is a tracer.
@@ -64,6 +79,11 @@ impl Deref for Message {
     }
 }
 
+/// Splits a batch into its runs: a message, and the messages that [follow](Message::follows) it.
+pub fn runs(batch: &[Message]) -> impl Iterator<Item = &[Message]> {
+    batch.chunk_by(|_, next| next.follows())
+}
+
 /// The client of a destination's system: HTTP, a broker, or code in this process.
 #[async_trait]
 pub trait Sink: Send + Sync + 'static {
@@ -82,6 +102,16 @@ pub trait Sink: Send + Sync + 'static {
     /// Returns the most messages that one call takes.
     fn batch_limit(&self) -> usize {
         1
+    }
+
+    /// Returns whether a batch may contain several events of one aggregate when the relay keeps their order, as a run (see
+    /// [`runs`]).
+    ///
+    /// A sink may return `true` only if its system never stores a message of a run after one that it did not store, whatever
+    /// fails: the results of a run are `Ok` up to the first failure. The results after it do not count: the relay sends those
+    /// messages again, in order. With `false`, each event of an aggregate waits until the one before it is delivered.
+    fn keeps_order(&self) -> bool {
+        false
     }
 }
 

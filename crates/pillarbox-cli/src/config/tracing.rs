@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use pillarbox_sinks::Secret;
+use pillarbox_sinks::Tls;
 use pillarbox_sinks::config::{ConfigError, Resolver, SecretRef, Section};
 use pillarbox_sinks::http::HttpSettings;
 
@@ -111,8 +112,8 @@ impl TracingSettings {
             let read = environment.read(path);
             read.map_err(|error| problem(format!("ca_file is {}, which cannot be read: {error}", path.display())))
         };
-        let ca_file = self.ca_file.as_ref().map(read).transpose()?;
-        let http = HttpSettings { allow_private: true, ca_file, ..HttpSettings::new(url) };
+        let tls = Tls { authorities: self.ca_file.as_ref().map(read).transpose()?, identity: None };
+        let http = HttpSettings { allow_private: true, tls, ..HttpSettings::new(url) };
         Ok(Some(Export { http, headers }))
     }
 }

@@ -138,7 +138,7 @@ impl Target for CeleryTarget {
             broker: broker.unwrap_or_else(|| Secret::new("")),
             sentinel_password: build.optional_secret("sentinel_password", self.sentinel_password.as_ref())?,
             timeout: build.timeout(),
-            ca_file: build.authorities()?,
+            tls: build.tls()?,
             ..self.settings.clone()
         };
         Ok(Arc::new(CelerySink::new(settings).map_err(|error| build.problem(error))?))

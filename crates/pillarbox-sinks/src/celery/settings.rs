@@ -8,6 +8,7 @@ use pillarbox::Pattern;
 use serde_json::{Map, Value};
 
 use super::broker::Broker;
+use crate::tls::{Tls, TlsError};
 use crate::{Secret, redact};
 
 /// Celery's name for its default queue, and for that queue's exchange and routing key.
@@ -29,8 +30,8 @@ pub struct CelerySettings {
     /// `amqp://`, `amqps://`, `redis://`, `rediss://`, `redis+socket://` or `sentinel://`. Several addresses of RabbitMQ or
     /// of sentinels are separated by `;`.
     pub broker: Secret,
-    /// Certificates in PEM that are trusted in addition to the system's.
-    pub ca_file: Option<Vec<u8>>,
+    /// The certificates that are trusted in addition to the system's, and the client's own.
+    pub tls: Tls,
     /// The timeout for a batch. The sink returns a little before the relay's timeout, so that confirmed messages count.
     pub timeout: Duration,
     /// The queue of tasks that no route matches.
@@ -68,7 +69,7 @@ impl CelerySettings {
     pub fn new(broker: impl Into<Secret>) -> Self {
         Self {
             broker: broker.into(),
-            ca_file: None,
+            tls: Tls::default(),
             timeout: Duration::from_secs(10),
             default_queue: CELERY.to_owned(),
             default_exchange: None,
@@ -205,7 +206,7 @@ impl fmt::Debug for CelerySettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CelerySettings")
             .field("broker", &redact::origins(self.broker.expose()))
-            .field("ca_file", &self.ca_file.as_ref().map(|pem| format!("{} bytes", pem.len())))
+            .field("tls", &self.tls)
             .field("timeout", &self.timeout)
             .field("default_queue", &self.default_queue)
             .field("default_exchange", &self.default_exchange)
@@ -292,12 +293,9 @@ pub enum CeleryError {
     /// The list of priorities does not rise.
     #[error("priority_steps must be increasing numbers, like [0, 3, 6, 9]")]
     PrioritySteps,
-    /// No certificate could be read.
-    #[error("ca_file has no usable certificate ({reason}); it must be PEM and begin with -----BEGIN CERTIFICATE-----")]
-    CaFile {
-        /// The reason.
-        reason: String,
-    },
+    /// A certificate or a key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The client could not be built.
     #[error("creating the broker client failed: {0}")]
     Client(String),

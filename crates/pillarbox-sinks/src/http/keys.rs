@@ -8,35 +8,18 @@ use pillarbox::Sink;
 use toml::Value;
 
 use super::request;
-use super::settings::{HttpMode, HttpSettings};
+use super::settings::HttpSettings;
 use crate::Secret;
-use crate::config::shown::{Key, chosen, duration, hidden, table, text};
+use crate::config::shown::{Key, duration, hidden, table, text};
 use crate::config::{ConfigError, SecretRef, Section, some_time};
+use crate::content::Content;
 use crate::http::HttpSink;
 use crate::redact;
 use crate::registry::{Build, EventParts, Kind, ShownRequest, Target};
 
-const FORMATS: [(&str, Format); 2] = [("payload", Format::Payload), ("cloudevents", Format::CloudEvents)];
-
 /// `kind = "http"`
 #[derive(Debug, Clone, Copy)]
 pub struct Http;
-
-/// The content of the body, as the configuration names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Payload,
-    CloudEvents,
-}
-
-impl Format {
-    fn mode(self) -> HttpMode {
-        match self {
-            Self::Payload => HttpMode::Payload,
-            Self::CloudEvents => HttpMode::cloud_events(),
-        }
-    }
-}
 
 /// An HTTP receiver, as it was configured. The secrets are looked up when the sink is built.
 #[derive(Debug, Clone)]
@@ -47,7 +30,7 @@ struct HttpTarget {
     headers: BTreeMap<String, SecretRef>,
     connect_timeout: Option<Duration>,
     allow_private: bool,
-    format: Format,
+    content: Content,
 }
 
 impl Kind for Http {
@@ -64,7 +47,7 @@ impl Kind for Http {
             headers: section.take("headers").unwrap_or_default(),
             connect_timeout: section.take_checked("connect_timeout", some_time),
             allow_private: section.take("allow_private").unwrap_or(default.allow_private),
-            format: section.choose("format", &FORMATS).unwrap_or(Format::Payload),
+            content: Content::read(section),
         })
     }
 }
@@ -78,7 +61,7 @@ impl Target for HttpTarget {
         keys.push(("headers", table(self.headers.iter().map(|(name, value)| (name.as_str(), hidden(value))))));
         keys.extend(self.connect_timeout.map(|timeout| ("connect_timeout", duration(timeout))));
         keys.push(("allow_private", Value::Boolean(self.allow_private)));
-        keys.push(("format", chosen(&FORMATS, self.format)));
+        keys.extend(self.content.shown());
         keys
     }
 
@@ -100,11 +83,11 @@ impl Target for HttpTarget {
             secrets,
             headers,
             bearer: build.optional_secret("bearer", self.bearer.as_ref())?,
-            mode: self.format.mode(),
+            content: self.content.clone(),
             timeout: build.timeout(),
             connect_timeout: self.connect_timeout,
             allow_private: self.allow_private,
-            ca_file: build.authorities()?,
+            tls: build.tls()?,
             ..HttpSettings::new(url.as_ref().map_or("", Secret::expose))
         };
         Ok(Arc::new(HttpSink::new(settings).map_err(|error| build.problem(error))?))
@@ -115,7 +98,7 @@ impl Target for HttpTarget {
             self.bearer.as_ref().map(|token| ("authorization".to_owned(), format!("Bearer {}", token.in_shell())));
         let headers = self.headers.iter().map(|(name, value)| (name.clone(), value.in_shell()));
         let secret_headers: Vec<_> = bearer.into_iter().chain(headers).collect();
-        let (headers, body) = request::shown(event, &self.format.mode(), &secret_headers)?;
+        let (headers, body) = request::shown(event, &self.content, &secret_headers)?;
         let url = self.address().unwrap_or_default();
         Some(ShownRequest { url, headers, secret_headers, body, signed: !self.secrets.is_empty() })
     }

@@ -11,19 +11,19 @@ use pillarbox::{Message, SendError, StoredEvent};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use reqwest::{Method, Request, Url};
 
-use super::envelope;
-use super::settings::{HttpError, HttpMode, HttpSettings};
+use super::settings::{HttpError, HttpSettings};
 use super::signature::Keys;
-use crate::Secret;
+use crate::content::Content;
 use crate::registry::EventParts;
+use crate::{Secret, content};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static(pillarbox::trace::TRACEPARENT);
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
-const EVENT_TYPE: HeaderName = HeaderName::from_static("pillarbox-event-type");
-const AGGREGATE_TYPE: HeaderName = HeaderName::from_static("pillarbox-aggregate-type");
-const AGGREGATE_ID: HeaderName = HeaderName::from_static("pillarbox-aggregate-id");
+const EVENT_TYPE: HeaderName = HeaderName::from_static(content::EVENT_TYPE);
+const AGGREGATE_TYPE: HeaderName = HeaderName::from_static(content::AGGREGATE_TYPE);
+const AGGREGATE_ID: HeaderName = HeaderName::from_static(content::AGGREGATE_ID);
 const ATTEMPT: HeaderName = HeaderName::from_static("pillarbox-attempt");
 /// The largest number of Pillarbox's own headers in a request.
 const OWN_HEADERS: usize = 10;
@@ -52,18 +52,16 @@ const OWN_PREFIXES: [&str; 2] = ["webhook-", "pillarbox-"];
 /// The parts that all requests to a receiver share.
 pub(super) struct Requests {
     url: Url,
-    mode: HttpMode,
+    content: Content,
     keys: Keys,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Requests {
     pub(super) fn new(url: Url, settings: HttpSettings) -> Result<Self, HttpError> {
-        if let HttpMode::CloudEvents { source } = &settings.mode {
-            envelope::check_source(source)?;
-        }
+        settings.content.check()?;
         let headers = configured_headers(&settings)?;
-        Ok(Self { url, keys: Keys::new(&settings.secrets)?, mode: settings.mode, headers })
+        Ok(Self { url, keys: Keys::new(&settings.secrets)?, content: settings.content, headers })
     }
 
     pub(super) fn url(&self) -> &Url {
@@ -83,15 +81,8 @@ impl Requests {
     }
 
     fn body(&self, message: &Message) -> Result<Bytes, SendError> {
-        match &self.mode {
-            HttpMode::Payload => Ok(Bytes::from_owner(Payload(message.clone()))),
-            HttpMode::CloudEvents { source } => {
-                let written = envelope::write(&EventParts::from(&**message), message.traceparent(), source);
-                written.map(Bytes::from).map_err(|error| {
-                    SendError::reject(format_args!("the event cannot be written as a CloudEvents envelope: {error}"))
-                })
-            }
-        }
+        let envelope = self.content.envelope(&EventParts::from(&**message), message.traceparent())?;
+        Ok(envelope.map_or_else(|| Bytes::from_owner(Payload(message.clone())), Bytes::from))
     }
 
     fn headers(&self, message: &Message, body: &[u8], now: u64) -> Result<HeaderMap, SendError> {
@@ -109,8 +100,12 @@ impl Requests {
         }
         headers.insert(WEBHOOK_ID, value(id)?);
         headers.insert(WEBHOOK_TIMESTAMP, value(timestamp)?);
-        for (name, text) in names(&EventParts::from(&**message)) {
+        let event = EventParts::from(&**message);
+        for (name, text) in names(&event) {
             headers.insert(name, value(text)?);
+        }
+        for (name, text) in self.content.attributes(&event, message.traceparent()) {
+            headers.insert(attribute(name)?, value(encoded(&text).into_owned())?);
         }
         headers.insert(ATTEMPT, HeaderValue::from(message.attempt()));
         Ok(headers)
@@ -126,23 +121,31 @@ fn names<'a>(event: &EventParts<'a>) -> [(HeaderName, Cow<'a, str>); 3] {
     ]
 }
 
+/// Returns the header of a CloudEvents attribute in binary mode.
+fn attribute(name: &str) -> Result<HeaderName, SendError> {
+    HeaderName::try_from(format!("ce-{name}")).map_err(SendError::reject)
+}
+
 /// Returns the headers and the body of an event's request, for people: without secrets, and without headers that differ at
 /// each attempt.
 pub(super) fn shown(
     event: &EventParts<'_>,
-    mode: &HttpMode,
+    content: &Content,
     configured: &[(String, String)],
 ) -> Option<(Vec<(String, String)>, String)> {
-    let body = match mode {
-        HttpMode::Payload => event.payload.get().to_owned(),
-        HttpMode::CloudEvents { source } => {
-            let traceparent = event.headers.get(pillarbox::trace::TRACEPARENT).map(|text| text.as_str().into());
-            String::from_utf8(envelope::write(event, traceparent, source).ok()?).ok()?
-        }
+    let traceparent = || event.headers.get(pillarbox::trace::TRACEPARENT).map(|text| text.as_str().into());
+    let envelope = content.envelope(event, traceparent()).ok()?;
+    let body = match envelope {
+        None => event.payload.get().to_owned(),
+        Some(envelope) => String::from_utf8(envelope).ok()?,
     };
-    let mut headers =
-        vec![(CONTENT_TYPE.to_string(), content_type(mode).to_owned()), (WEBHOOK_ID.to_string(), event.id.to_string())];
+    let mut headers = vec![
+        (CONTENT_TYPE.to_string(), content.content_type().to_owned()),
+        (WEBHOOK_ID.to_string(), event.id.to_string()),
+    ];
     headers.extend(names(event).map(|(name, text)| (name.to_string(), text.into_owned())));
+    let attributes = content.attributes(event, traceparent());
+    headers.extend(attributes.iter().map(|(name, text)| (format!("ce-{name}"), encoded(text).into_owned())));
     let is_configured = |name: &str| configured.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
     for (name, text) in event.headers {
         // Some control characters can be sent, but a terminal must not show them.
@@ -151,13 +154,6 @@ pub(super) fn shown(
         }
     }
     Some((headers, body))
-}
-
-fn content_type(mode: &HttpMode) -> &'static str {
-    match mode {
-        HttpMode::Payload => "application/json",
-        HttpMode::CloudEvents { .. } => "application/cloudevents+json",
-    }
 }
 
 /// A payload that is sent from the claim's memory, without a copy.
@@ -175,7 +171,7 @@ fn unix_seconds() -> u64 {
 
 fn configured_headers(settings: &HttpSettings) -> Result<Vec<(HeaderName, HeaderValue)>, HttpError> {
     let mut headers = vec![
-        (CONTENT_TYPE, HeaderValue::from_static(content_type(&settings.mode))),
+        (CONTENT_TYPE, HeaderValue::from_static(settings.content.content_type())),
         (USER_AGENT, HeaderValue::from_static(concat!("pillarbox/", env!("CARGO_PKG_VERSION")))),
     ];
     if let Some(token) = &settings.bearer {
@@ -267,6 +263,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::content::Format;
 
     fn requests(settings: HttpSettings) -> Result<Requests, HttpError> {
         Requests::new(settings.checked_url()?, settings)
@@ -342,10 +339,13 @@ mod tests {
         let mut event = StoredEvent::for_tests("order.placed", "{}");
         event.headers.insert("traceparent".to_owned(), "00-1-2-01".to_owned());
         let message = Message::new(Arc::new(event), 1).traced(span.parse().unwrap());
-        for mode in [HttpMode::Payload, HttpMode::CloudEvents { source: "/shop".to_owned() }] {
-            let settings = HttpSettings { mode, ..HttpSettings::new("https://receiver.example") };
+        for format in [Format::Payload, Format::CloudEvents, Format::CloudEventsBinary] {
+            let content = Content::new(format);
+            let settings = HttpSettings { content, ..HttpSettings::new("https://receiver.example") };
             let request = requests(settings).unwrap().build(&message).unwrap();
             assert_eq!(request.headers()["traceparent"], span);
+            let is_binary = format == Format::CloudEventsBinary;
+            assert_eq!(request.headers().get("ce-traceparent").is_some_and(|value| value == span), is_binary);
             let body = String::from_utf8_lossy(request.body().unwrap().as_bytes().unwrap()).into_owned();
             assert!(body == "{}" || body.contains(&format!(r#""traceparent":"{span}""#)), "{body}");
         }

@@ -8,28 +8,9 @@ use std::time::Duration;
 use reqwest::Url;
 
 use super::address;
+use crate::content::{Content, SourceError};
+use crate::tls::{Tls, TlsError};
 use crate::{Secret, redact};
-
-/// The content of a request's body.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum HttpMode {
-    /// The payload, byte for byte as the database returns it.
-    #[default]
-    Payload,
-    /// A CloudEvents 1.0 envelope in structured mode, with the payload as its `data`.
-    CloudEvents {
-        /// The envelope's `source`, a URI reference that names the application: `/shop`, `https://shop.example/orders`.
-        source: String,
-    },
-}
-
-impl HttpMode {
-    /// Returns CloudEvents with the source `/pillarbox`.
-    #[must_use]
-    pub fn cloud_events() -> Self {
-        Self::CloudEvents { source: "/pillarbox".to_owned() }
-    }
-}
 
 /// An HTTP receiver, as the configuration describes it. `Debug` shows no secrets, and only the URL's host.
 #[derive(Clone)]
@@ -44,15 +25,15 @@ pub struct HttpSettings {
     /// Headers for every request. They win over an event's own headers.
     pub headers: BTreeMap<String, Secret>,
     /// The content of the body.
-    pub mode: HttpMode,
+    pub content: Content,
     /// The timeout for the whole exchange. The relay has the same timeout; this one is a second guard.
     pub timeout: Duration,
     /// The timeout for DNS, TCP and TLS together; by default the smaller of `timeout` and five seconds.
     pub connect_timeout: Option<Duration>,
     /// Whether receivers in private networks and on this host are allowed.
     pub allow_private: bool,
-    /// Certificates in PEM that are trusted in addition to the system's.
-    pub ca_file: Option<Vec<u8>>,
+    /// The certificates that are trusted in addition to the system's, and the client's own.
+    pub tls: Tls,
     /// The largest number of bytes that are read of a response.
     pub max_answer: usize,
 }
@@ -65,11 +46,11 @@ impl HttpSettings {
             secrets: Vec::new(),
             bearer: None,
             headers: BTreeMap::new(),
-            mode: HttpMode::default(),
+            content: Content::default(),
             timeout: Duration::from_secs(10),
             connect_timeout: None,
             allow_private: false,
-            ca_file: None,
+            tls: Tls::default(),
             max_answer: 64 * 1024,
         }
     }
@@ -107,11 +88,11 @@ impl fmt::Debug for HttpSettings {
             .field("secrets", &self.secrets)
             .field("bearer", &self.bearer)
             .field("headers", &self.headers)
-            .field("mode", &self.mode)
+            .field("content", &self.content)
             .field("timeout", &self.timeout)
             .field("connect_timeout", &self.connect_timeout)
             .field("allow_private", &self.allow_private)
-            .field("ca_file", &self.ca_file.as_ref().map(|pem| format!("{} bytes", pem.len())))
+            .field("tls", &self.tls)
             .field("max_answer", &self.max_answer)
             .finish()
     }
@@ -183,25 +164,11 @@ pub enum HttpError {
     #[error("both bearer and headers.authorization are set; keep one of them")]
     TwoAuthorizations,
     /// The source is not a URI reference.
-    #[error("source {given:?} is not a URI reference; write it like /shop or https://shop.example/orders")]
-    Source {
-        /// The given source.
-        given: String,
-    },
-    /// No certificate could be read.
-    #[error("ca_file has no usable certificate ({reason}); it must be PEM and begin with -----BEGIN CERTIFICATE-----")]
-    CaFile {
-        /// The reason.
-        reason: String,
-    },
-    /// The URL is `https`, and there are no authorities to trust.
-    #[error(
-        "this system has no certificate authorities, so no https receiver can be trusted; install ca-certificates, or set ca_file"
-    )]
-    NoAuthorities,
-    /// TLS could not be set up.
-    #[error("TLS setup failed: {0}")]
-    Tls(#[source] rustls::Error),
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// A certificate or a key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The client could not be built.
     #[error("creating the HTTP client failed: {0}")]
     Client(#[source] reqwest::Error),

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::Secret;
 use crate::config::shown::Key;
 use crate::config::{ConfigError, Resolver, SecretRef, Section};
+use crate::tls::{Identity, Tls};
 
 /// A kind of destination: `kind = "http"`.
 pub trait Kind: Send + Sync + 'static {
@@ -22,7 +23,7 @@ pub trait Kind: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     /// Reads the kind's keys. Problems go to the section; [`Section::require`] reports a missing key. Keys that all kinds
-    /// have (`timeout`, `ca_file`, `concurrency`, `rate`, `paused`) are read elsewhere.
+    /// have (`timeout`, `ca_file`, `client_certificate_file`, `client_key_file`, `concurrency`, `rate`, `paused`) are read elsewhere.
     ///
     /// In a dry run, the keys may be those of another kind. The target is dropped then.
     fn read(&self, section: &mut Section<'_>) -> Arc<dyn Target>;
@@ -83,11 +84,19 @@ pub trait Target: Any + fmt::Debug + Send + Sync {
     }
 }
 
+/// The files of a destination's certificates and key.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TlsFiles {
+    pub(super) authorities: Option<PathBuf>,
+    pub(super) certificate: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
+}
+
 /// The inputs for building a sink.
 pub struct Build<'a> {
     pub(super) place: &'a str,
     pub(super) timeout: Duration,
-    pub(super) ca_file: Option<&'a Path>,
+    pub(super) files: &'a TlsFiles,
     pub(super) resolver: &'a dyn Resolver,
 }
 
@@ -98,16 +107,23 @@ impl Build<'_> {
         self.timeout
     }
 
-    /// Returns the content of `ca_file`: certificates that are trusted in addition to the system's.
+    /// Returns the content of `ca_file`, `client_certificate_file` and `client_key_file`.
     ///
     /// # Errors
-    /// Fails if the file cannot be read.
-    pub fn authorities(&self) -> Result<Option<Vec<u8>>, ConfigError> {
-        let read = |path: &Path| {
-            let refused = |error: io::Error| format!("ca_file is {}, which cannot be read: {error}", path.display());
-            self.resolver.read(path).map_err(|error| self.problem(refused(error)))
+    /// Fails if a file cannot be read.
+    pub fn tls(&self) -> Result<Tls, ConfigError> {
+        let read = |key: &str, path: Option<&PathBuf>| {
+            let refused = |path: &Path, error: io::Error| {
+                self.problem(format_args!("{key} is {}, which cannot be read: {error}", path.display()))
+            };
+            path.map(|path| self.resolver.read(path).map_err(|error| refused(path, error))).transpose()
         };
-        self.ca_file.map(read).transpose()
+        let TlsFiles { authorities, certificate, key } = self.files;
+        let authorities = read("ca_file", authorities.as_ref())?;
+        let certificate = read("client_certificate_file", certificate.as_ref())?;
+        let key = read("client_key_file", key.as_ref())?;
+        let identity = certificate.zip(key).map(|(certificate, key)| Identity { certificate, key });
+        Ok(Tls { authorities, identity })
     }
 
     /// Looks up the secret of a key.

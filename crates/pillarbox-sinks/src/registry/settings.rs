@@ -10,7 +10,7 @@ use pillarbox::{Destination, RelaySettings, Sink};
 use toml::Value;
 
 use super::Registry;
-use super::kind::{Build, EventParts, Kind, ShownRequest, Target};
+use super::kind::{Build, EventParts, Kind, ShownRequest, Target, TlsFiles};
 use crate::config::shown::{Key, duration, number, text};
 use crate::config::{ConfigError, Resolver, Section, positive, some_time};
 use crate::discard;
@@ -25,14 +25,13 @@ pub struct DestinationSettings {
     pub name: String,
     /// The timeout of a send.
     pub timeout: Duration,
-    /// Certificates that are trusted in addition to the system's.
-    pub ca_file: Option<PathBuf>,
     /// The number of sends at once.
     pub concurrency: usize,
     /// Events per second; `None` means no limit.
     pub rate: Option<f64>,
     /// Whether sending is paused. Events wait.
     pub paused: bool,
+    files: TlsFiles,
     place: String,
     kind: &'static str,
     is_dry_run: bool,
@@ -59,10 +58,10 @@ pub(super) fn read<'a>(
     let usual = kind.and_then(Kind::concurrency).unwrap_or(relay.concurrency);
     let destination = DestinationSettings {
         timeout,
-        ca_file: section.take("ca_file").map(|path: String| PathBuf::from(path)),
         rate: section.take_checked("rate", per_second),
         concurrency: section.take_checked("concurrency", positive).unwrap_or(usual),
         paused: section.take("paused").unwrap_or(false),
+        files: read_files(&mut section),
         place: section.place().to_owned(),
         kind: kind.map_or(discard::KIND, Kind::name),
         is_dry_run: kind.is_some_and(Kind::is_dry_run),
@@ -71,6 +70,20 @@ pub(super) fn read<'a>(
     };
     section.finish();
     destination
+}
+
+/// Reads the files of certificates. A client's certificate and its key go together.
+fn read_files(section: &mut Section<'_>) -> TlsFiles {
+    let mut path = |key| section.take(key).map(|path: String| PathBuf::from(path));
+    let (authorities, certificate, key) = (path("ca_file"), path("client_certificate_file"), path("client_key_file"));
+    match (&certificate, &key) {
+        (Some(_), None) => section.problem("client_key_file", "is missing; client_certificate_file needs its key"),
+        (None, Some(_)) => {
+            section.problem("client_certificate_file", "is missing; client_key_file is the key of a certificate");
+        }
+        _ => {}
+    }
+    TlsFiles { authorities, certificate, key }
 }
 
 fn check_name(name: &str, section: &Section<'_>) {
@@ -119,7 +132,11 @@ impl DestinationSettings {
     pub fn shown(&self) -> Vec<Key> {
         let mut keys = vec![("kind", text(self.kind))];
         keys.extend(self.target.shown());
-        keys.extend(self.ca_file.as_ref().map(|path| ("ca_file", text(path.display().to_string()))));
+        let TlsFiles { authorities, certificate, key } = &self.files;
+        let files = [("ca_file", authorities), ("client_certificate_file", certificate), ("client_key_file", key)];
+        let shown =
+            |(key, path): (_, &Option<PathBuf>)| path.as_ref().map(|path| (key, text(path.display().to_string())));
+        keys.extend(files.into_iter().filter_map(shown));
         keys.push(("timeout", duration(self.timeout)));
         keys.push(("concurrency", number(self.concurrency)));
         keys.extend(self.rate.map(|rate| ("rate", Value::Float(rate))));
@@ -152,8 +169,7 @@ impl DestinationSettings {
     /// # Errors
     /// As [`DestinationSettings::build`].
     pub fn sink(&self, resolver: &dyn Resolver) -> Result<Arc<dyn Sink>, ConfigError> {
-        let ca_file = self.ca_file.as_deref();
-        self.target.sink(&Build { place: &self.place, timeout: self.timeout, ca_file, resolver })
+        self.target.sink(&Build { place: &self.place, timeout: self.timeout, files: &self.files, resolver })
     }
 
     /// Returns the destination of a relay, with this sink and the limits of the configuration.

@@ -1,6 +1,7 @@
 //! No error and no `Debug` shows a password.
 
 use pillarbox::SendErrorKind;
+use pillarbox_sinks::Tls;
 use pillarbox_sinks::celery::{CelerySettings, CelerySink};
 use pillarbox_testkit::rabbitmq;
 
@@ -43,6 +44,6 @@ fn settings_that_cannot_work_say_what_to_do_and_show_no_password() {
     let shown = format!("{:?}", CelerySettings::new("amqp://ann:hunter2@a:1//;amqps://ann:hunter2@b"));
     assert!(shown.contains("amqp://a:1;amqps://b") && !shown.contains("hunter2"), "{shown}");
     let mut settings = CelerySettings::new("amqps://host");
-    settings.ca_file = Some(b"not PEM".to_vec());
+    settings.tls = Tls::trusting("not PEM");
     assert!(CelerySink::new(settings).unwrap_err().to_string().contains("ca_file has no usable certificate"));
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pillarbox::SendErrorKind;
+use pillarbox_sinks::Tls;
 use pillarbox_sinks::celery::CelerySettings;
 use pillarbox_testkit::rabbitmq;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
@@ -43,7 +44,7 @@ fn port(url: &str) -> u16 {
 }
 
 async fn is_trusted_with_its_authority_only(broker: &str, pem: String, queue: &str) {
-    let trusting = sink(CelerySettings { ca_file: Some(pem.into_bytes()), ..settings(broker) });
+    let trusting = sink(CelerySettings { tls: Tls::trusting(pem), ..settings(broker) });
     assert_eq!(send_one(&trusting, to_queue(queue)).await, Ok(()));
     let error = send_one(&sink(settings(broker)), to_queue(queue)).await.unwrap_err();
     assert_eq!(error.kind, SendErrorKind::Unavailable, "{error}");

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::http::{StatusCode, Version};
 use pillarbox::SendErrorKind;
+use pillarbox_sinks::Tls;
 use pillarbox_sinks::http::{HttpError, HttpSettings, HttpSink};
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -46,7 +47,7 @@ async fn a_connection_that_is_not_made_in_time_is_an_outage() {
     let url = format!("https://{}", listener.local_addr().unwrap());
     let settings = HttpSettings {
         connect_timeout: Some(Duration::from_millis(100)),
-        ca_file: Some(Authority::new().pem),
+        tls: Tls::trusting(Authority::new().pem),
         ..local(&url)
     };
     let error = failure(settings).await;
@@ -80,7 +81,7 @@ async fn a_certificate_of_ones_own_authority_is_trusted_with_ca_file_only() {
     let authority = Authority::new();
     let receiver = Receiver::trusted_through(&authority).await;
     let trusting = |authority: &Authority, host: &str| HttpSettings {
-        ca_file: Some(authority.pem.clone()),
+        tls: Tls::trusting(authority.pem.clone()),
         ..local(format!("https://{host}:{}/events", receiver.address.port()))
     };
 

@@ -8,7 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::http::{Method, StatusCode, Version};
 use pillarbox::{Message, Sink, StoredEvent};
 use pillarbox_sinks::Secret;
-use pillarbox_sinks::http::{HttpMode, HttpSettings, HttpSink};
+use pillarbox_sinks::http::{HttpSettings, HttpSink};
+use pillarbox_sinks::{Content, Format};
 
 use crate::receiver::{Receiver, Seen};
 use crate::{deliver, local, placed, send};
@@ -121,10 +122,10 @@ async fn bearer_and_custom_headers_arrive_and_win_over_the_events_own() {
 #[tokio::test]
 async fn the_cloud_events_envelope_has_every_attribute_and_is_what_is_signed() {
     let receiver = Receiver::answering(|_| ()).await;
-    let mode = HttpMode::CloudEvents { source: "/shop".to_owned() };
+    let content = Content::new(Format::CloudEvents).source("/shop");
     let mut event = placed();
     event.headers.insert("traceparent".to_owned(), "00-1-2-01".to_owned());
-    send(HttpSettings { mode, secrets: vec![NEW.into()], ..local(receiver.url()) }, event.clone()).await.unwrap();
+    send(HttpSettings { content, secrets: vec![NEW.into()], ..local(receiver.url()) }, event.clone()).await.unwrap();
     let seen = receiver.only();
     assert_eq!(seen.header("content-type"), "application/cloudevents+json");
     assert!(verifies(&seen, NEW));

@@ -9,13 +9,14 @@ use pillarbox::celery::Declaration;
 use redis::aio::MultiplexedConnection;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo, RedisResult, TlsCertificates,
+    AsyncConnectionConfig, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo, RedisResult,
+    TlsCertificates,
 };
 
 use super::failure;
 use crate::celery::broker::{Reach, RedisServer};
 use crate::celery::settings::{CeleryError, CelerySettings};
-use crate::celery::tls;
+use crate::tls::{Identity, authorities_pem};
 
 /// The timeout for connecting.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -111,8 +112,11 @@ fn source(server: &RedisServer, settings: &CelerySettings) -> Result<Source, Cel
     let is_tls = matches!(address, ConnectionAddr::TcpTls { .. });
     let info = address.into_connection_info().map_err(unusable)?.set_redis_settings(login);
     let client = if is_tls {
-        let root_cert = tls::authorities(settings.ca_file.as_deref())?;
-        redis::Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert })
+        let root_cert = authorities_pem(&settings.tls)?;
+        let identity = settings.tls.identity.clone();
+        let client_tls =
+            identity.map(|Identity { certificate, key }| ClientTlsConfig { client_cert: certificate, client_key: key });
+        redis::Client::build_with_tls(info, TlsCertificates { client_tls, root_cert })
     } else {
         redis::Client::open(info)
     };
