@@ -98,19 +98,11 @@ fn the_default_files_examples_show_the_defaults_of_a_destination() {
          [destinations.celery]\nkind = \"celery\"\nbroker = \"env:PILLARBOX_BROKER_URL\"",
     )
     .unwrap();
-    let choices = ["secrets", "bearer", "headers", "connect_timeout", "ca_file", "rate"];
+    let files = ["ca_file", "client_certificate_file", "client_key_file"];
+    let choices = [&["secrets", "bearer", "headers", "connect_timeout", "rate"], &files[..]].concat();
     assert_eq!(defaults(&examples, "runner", &choices), defaults(&least, "runner", &choices));
-    let choices = [
-        "default_exchange",
-        "default_routing_key",
-        "task",
-        "master_name",
-        "sentinel_password",
-        "ca_file",
-        "rate",
-        "queues",
-        "routes",
-    ];
+    let own = ["default_exchange", "default_routing_key", "task", "master_name", "sentinel_password"];
+    let choices = [&own[..], &["rate", "queues", "routes"], &files].concat();
     assert_eq!(defaults(&examples, "celery", &choices), defaults(&least, "celery", &choices));
     assert_eq!(examples.routes[0].to, ["runner"]);
     assert_eq!(examples.routes[0].aggregates.as_str(), "*");
