@@ -4,6 +4,7 @@
 //! Everything here panics when the machine lacks something that a test needs, with how to get it: a test without its server
 //! fails and is not skipped. It is never a normal dependency.
 
+pub mod brokers;
 pub mod celery;
 pub mod celery_outbox;
 pub mod conformance;

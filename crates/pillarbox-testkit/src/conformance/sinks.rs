@@ -1,71 +1,17 @@
-//! The conformance suite of sinks: what every kind of destination does, against a real server. A kind's tests implement
-//! [`Broker`] and call [`sink_suite!`](crate::sink_suite).
+//! The conformance suite of sinks: what every kind of destination does, against a real server that implements [`Broker`]. A
+//! kind's tests call [`sink_suite!`](crate::sink_suite).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use pillarbox::{Message, SendError, SendErrorKind, Sink, StoredEvent};
 
+use crate::brokers::{Broker, Received, TIMEOUT, WRONG_PASSWORD, sink};
 use crate::wait::wait_until;
 
-/// The timeout of the sinks under test. The relay drops a send after it.
-pub const TIMEOUT: Duration = Duration::from_secs(5);
-/// The password of a sink with wrong credentials. No error may show it.
-pub const WRONG_PASSWORD: &str = "hunter2";
 /// How long a server may take to be back, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A real server, a sink that sends to a target of its own on it, and another client that reads what arrived.
-#[async_trait]
-pub trait Broker: Send + Sync + Sized {
-    /// Returns a sink with the right settings and [`TIMEOUT`].
-    fn sink(&self) -> Arc<dyn Sink>;
-
-    /// Returns a sink with [`WRONG_PASSWORD`].
-    fn with_wrong_password(&self) -> Arc<dyn Sink>;
-
-    /// Returns a sink to a topic, stream, queue or exchange that does not exist, and its name.
-    fn to_unknown_target(&self) -> (Arc<dyn Sink>, String);
-
-    /// Returns a payload size that the server does not take, if there is one.
-    fn oversize(&self) -> Option<usize>;
-
-    /// Returns what arrived, oldest first, as another client of the system reads it.
-    async fn received(&self) -> Vec<Received>;
-
-    /// Kills the server, or cuts its connections when it would forget what it stored.
-    async fn kill(&mut self);
-
-    /// Starts the server again on the same address, with what it stored.
-    async fn start_again(&mut self);
-
-    /// Makes the server silent, with open connections.
-    fn freeze(&self);
-
-    /// Lets the server go on.
-    fn thaw(&self);
-}
-
-/// A message as another client reads it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Received {
-    /// The body.
-    pub body: Vec<u8>,
-    /// The system's headers. Names are in lower case.
-    pub headers: BTreeMap<String, String>,
-}
-
-impl Received {
-    /// Returns the event's id.
-    ///
-    /// # Panics
-    /// When the message has no header with it.
-    pub fn id(&self) -> String {
-        self.headers.get("pillarbox-event-id").expect("each message carries the event's id").clone()
-    }
-}
 
 /// Defines the tests of a sink, one per check. `$open` is an async function that returns a fresh [`Broker`].
 #[macro_export]
@@ -159,7 +105,7 @@ async fn send_until_confirmed(sink: &dyn Sink, messages: &[Message]) {
 /// When the check fails, like every check of this suite.
 pub async fn every_confirmed_message_arrives_once(broker: impl Broker) {
     let messages = messages(300);
-    let results = send(&*broker.sink(), &messages).await;
+    let results = send(&*sink(&broker.keys()), &messages).await;
     assert_eq!(results, vec![Ok(()); messages.len()]);
     let received = broker.received().await;
     assert_eq!(received.len(), messages.len());
@@ -177,7 +123,7 @@ pub async fn bytes_and_headers_arrive_as_they_were_sent(broker: impl Broker) {
         .headers
         .insert("traceparent".to_owned(), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
     let message = Message::new(Arc::new(event), 1);
-    assert_eq!(send_one(&*broker.sink(), &message).await, Ok(()));
+    assert_eq!(send_one(&*sink(&broker.keys()), &message).await, Ok(()));
     let received = broker.received().await;
     let [received] = received.as_slice() else { panic!("{} messages arrived", received.len()) };
     assert_eq!(received.body, message.payload.get().as_bytes());
@@ -201,7 +147,7 @@ pub async fn bytes_and_headers_arrive_as_they_were_sent(broker: impl Broker) {
 pub async fn a_message_that_is_too_large_is_rejected_and_no_other(broker: impl Broker) {
     let Some(bytes) = broker.oversize() else { return };
     let messages = [message("1", "{}"), large("2", bytes), message("3", "{}")];
-    let results = send(&*broker.sink(), &messages).await;
+    let results = send(&*sink(&broker.keys()), &messages).await;
     let error = results[1].clone().unwrap_err();
     assert_eq!(error.kind, SendErrorKind::Reject, "{error}");
     assert!(error.message.contains("large") || error.message.contains("bytes"), "{error}");
@@ -215,8 +161,8 @@ pub async fn a_message_that_is_too_large_is_rejected_and_no_other(broker: impl B
 /// # Panics
 /// When the check fails.
 pub async fn an_unknown_target_is_the_targets_fault(broker: impl Broker) {
-    let (sink, name) = broker.to_unknown_target();
-    let error = send_one(&*sink, &message("1", "{}")).await.unwrap_err();
+    let (keys, name) = broker.keys_to_unknown_target();
+    let error = send_one(&*sink(&keys), &message("1", "{}")).await.unwrap_err();
     assert_eq!(error.kind, SendErrorKind::Retry, "{error}");
     assert!(error.message.contains(&name), "{error}");
 }
@@ -226,7 +172,7 @@ pub async fn an_unknown_target_is_the_targets_fault(broker: impl Broker) {
 /// # Panics
 /// When the check fails.
 pub async fn a_wrong_password_is_an_outage_and_is_not_shown(broker: impl Broker) {
-    let error = send_one(&*broker.with_wrong_password(), &message("1", "{}")).await.unwrap_err();
+    let error = send_one(&*sink(&broker.keys_with_wrong_password()), &message("1", "{}")).await.unwrap_err();
     assert_eq!(error.kind, SendErrorKind::Unavailable, "{error}");
     assert!(!error.message.contains(WRONG_PASSWORD), "{error}");
     assert_ne!(error.message, "dropped by the relay", "wrong credentials are reported, not waited for");
@@ -237,7 +183,7 @@ pub async fn a_wrong_password_is_an_outage_and_is_not_shown(broker: impl Broker)
 /// # Panics
 /// When the check fails.
 pub async fn a_server_that_is_down_is_an_outage_until_it_is_back(mut broker: impl Broker) {
-    let sink = broker.sink();
+    let sink = sink(&broker.keys());
     let before = messages(3);
     assert_eq!(send(&*sink, &before).await, vec![Ok(()); 3]);
     broker.kill().await;
@@ -255,7 +201,7 @@ pub async fn a_server_that_is_down_is_an_outage_until_it_is_back(mut broker: imp
 /// # Panics
 /// When the check fails.
 pub async fn a_server_killed_in_the_middle_loses_nothing(mut broker: impl Broker) {
-    let (sink, messages) = (broker.sink(), messages(3000));
+    let (sink, messages) = (sink(&broker.keys()), messages(3000));
     let sending = tokio::spawn({
         let messages = messages.clone();
         async move { send_until_confirmed(&*sink, &messages).await }
@@ -274,7 +220,7 @@ pub async fn a_server_killed_in_the_middle_loses_nothing(mut broker: impl Broker
 /// # Panics
 /// When the check fails.
 pub async fn a_silent_server_is_given_up_in_time(broker: impl Broker) {
-    let sink = broker.sink();
+    let sink = sink(&broker.keys());
     assert_eq!(send(&*sink, &messages(2)).await, vec![Ok(()); 2]);
     broker.freeze();
     let while_silent = message("1", "{}");
@@ -289,7 +235,7 @@ pub async fn a_silent_server_is_given_up_in_time(broker: impl Broker) {
 /// # Panics
 /// When the check fails.
 pub async fn a_cancelled_batch_leaves_the_sink_usable(broker: impl Broker) {
-    let sink = broker.sink();
+    let sink = sink(&broker.keys());
     let (cancelled, after) = (messages(20), messages(20));
     for _ in 0..3 {
         let _ = tokio::time::timeout(Duration::ZERO, sink.send(&cancelled[..sink.batch_limit().min(20)])).await;
@@ -304,7 +250,7 @@ pub async fn a_cancelled_batch_leaves_the_sink_usable(broker: impl Broker) {
 /// # Panics
 /// When the check fails.
 pub async fn a_run_is_stored_in_order_up_to_its_first_failure(broker: impl Broker) {
-    let sink = broker.sink();
+    let sink = sink(&broker.keys());
     if !sink.keeps_order() {
         return;
     }
@@ -339,11 +285,11 @@ pub async fn a_run_is_stored_in_order_up_to_its_first_failure(broker: impl Broke
 /// # Panics
 /// When the check fails.
 pub async fn reach_finds_what_is_wrong(broker: impl Broker) {
-    assert_eq!(broker.sink().reach().await, Ok(()));
-    let (sink, name) = broker.to_unknown_target();
-    let error = sink.reach().await.unwrap_err();
+    assert_eq!(sink(&broker.keys()).reach().await, Ok(()));
+    let (keys, name) = broker.keys_to_unknown_target();
+    let error = sink(&keys).reach().await.unwrap_err();
     assert!(error.message.contains(&name), "{error}");
-    let error = broker.with_wrong_password().reach().await.unwrap_err();
+    let error = sink(&broker.keys_with_wrong_password()).reach().await.unwrap_err();
     assert!(!error.message.contains(WRONG_PASSWORD), "{error}");
     assert!(broker.received().await.is_empty(), "reach sends nothing");
 }
