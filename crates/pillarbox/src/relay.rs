@@ -4,7 +4,7 @@
 //! `run_once` is one pass, for tests and schedulers. `run` runs the same steps and claims ahead, until shutdown. Each step
 //! has its own file beside this one.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -263,6 +263,27 @@ impl Engine {
         }
     }
 
+    /// Starts the events of an aggregate whose turn it is: one event, or a run for one destination.
+    fn start_run(self: &Arc<Self>, mut run: VecDeque<(Claimed, Permit, Turn)>) {
+        if run.len() == 1
+            && let Some((claimed, permit, turn)) = run.pop_front()
+        {
+            return self.start(claimed, permit, Some(turn));
+        }
+        // Each event of a run goes to one destination, the same for all.
+        let mut jobs = Vec::with_capacity(run.len());
+        for (claimed, permit, turn) in run {
+            let event = claimed.event();
+            let destinations = self.routes.route(&event.event_type, &event.aggregate_type).unwrap_or_default();
+            for job in Flight::start(self, claimed, destinations, permit, Some(turn)) {
+                jobs.push(if jobs.is_empty() { job } else { job.following() });
+            }
+        }
+        if let Some(lane) = jobs.first().and_then(|job| self.lanes.get(job.destination())) {
+            lane.accept(self, jobs);
+        }
+    }
+
     /// Route and send: hands an event to the lanes of its destinations.
     fn start(self: &Arc<Self>, claimed: Claimed, permit: Permit, turn: Option<Turn>) {
         let event = claimed.event();
@@ -282,7 +303,7 @@ impl Engine {
         };
         for job in Flight::start(self, claimed, destinations, permit, turn) {
             match self.lanes.get(job.destination()) {
-                Some(lane) => lane.accept(self, job),
+                Some(lane) => lane.accept(self, [job]),
                 None => self.park_unknown(job),
             }
         }

@@ -242,6 +242,10 @@ impl Sink for Discard {
     fn batch_limit(&self) -> usize {
         1000
     }
+
+    fn keeps_order(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -56,6 +56,8 @@ pub struct Place {
     pub timeout: Duration,
     /// The modes with their start times; the last one is healthy.
     pub modes: Vec<(Duration, Mode)>,
+    /// Whether its sink keeps order itself, and so takes runs of an aggregate.
+    pub keeps_order: bool,
 }
 
 impl Place {
@@ -215,6 +217,7 @@ fn places(dice: &mut StdRng, theme: Theme, heals_at: Duration) -> Vec<Place> {
         name: "steady".to_owned(),
         timeout: Duration::from_secs(10),
         modes: vec![(Duration::ZERO, Mode::Healthy(20))],
+        keeps_order: theme == Theme::Order && dice.random_bool(0.5),
     };
     let others = dice.random_range(1..=3);
     let mut places = vec![steady];
@@ -224,7 +227,9 @@ fn places(dice: &mut StdRng, theme: Theme, heals_at: Duration) -> Vec<Place> {
             _ => 10_000,
         };
         let modes = modes(dice, theme, heals_at);
-        places.push(Place { name: format!("place{number}"), timeout: Duration::from_millis(timeout), modes });
+        let keeps_order = theme == Theme::Order && dice.random_bool(0.5);
+        let (name, timeout) = (format!("place{number}"), Duration::from_millis(timeout));
+        places.push(Place { name, timeout, modes, keeps_order });
     }
     places
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pillarbox::{Message, SendError, Sink};
+use futures_util::future::join_all;
+use pillarbox::{Message, SendError, Sink, runs};
 
 use super::checks;
 use super::plan::{Mishap, Mode};
@@ -100,13 +101,32 @@ impl SimulatedSink {
     }
 }
 
+/// The most messages of a batch to a place that keeps order.
+const RUN: usize = 20;
+
 #[async_trait]
 impl Sink for SimulatedSink {
+    /// Sends the runs side by side, and each run one after another up to its first failure.
     async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
-        let mut answers = Vec::with_capacity(batch.len());
-        for message in batch {
-            answers.push(self.send_one(message).await);
-        }
-        answers
+        let send_run = async |run: &[Message]| {
+            let mut answers = Vec::with_capacity(run.len());
+            for message in run {
+                let answer = match answers.last() {
+                    Some(Err(_)) => Err(SendError::retry("an earlier event of its run failed")),
+                    _ => self.send_one(message).await,
+                };
+                answers.push(answer);
+            }
+            answers
+        };
+        join_all(runs(batch).map(send_run)).await.concat()
+    }
+
+    fn batch_limit(&self) -> usize {
+        if self.keeps_order() { RUN } else { 1 }
+    }
+
+    fn keeps_order(&self) -> bool {
+        self.world.plan.places[self.place].keeps_order
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct Job {
     flight: Arc<Flight>,
     /// The index of the destination in the flight's deliveries.
     place: usize,
+    /// Whether the job belongs to the run of the job before it.
+    follows: bool,
     /// The span of the latest attempt.
     span: Option<SpanContext>,
 }
@@ -77,7 +79,7 @@ impl Flight {
         if due.is_empty() {
             flight.land(engine, None);
         }
-        due.into_iter().map(|place| Job { flight: Arc::clone(&flight), place, span: None }).collect()
+        due.into_iter().map(|place| Job { flight: Arc::clone(&flight), place, follows: false, span: None }).collect()
     }
 
     /// Returns the deliveries as of now: deliveries that wait for their time have waited since the claim.
@@ -116,7 +118,20 @@ impl Job {
     }
 
     pub(super) fn message(&self) -> Message {
-        Message::new(Arc::clone(&self.flight.event), self.attempt())
+        let message = Message::new(Arc::clone(&self.flight.event), self.attempt());
+        if self.follows { message.following() } else { message }
+    }
+
+    /// Returns whether the job belongs to the run of the job before it: it is sent in the same batch, and it is sent again if
+    /// that one is not delivered.
+    pub(super) fn follows(&self) -> bool {
+        self.follows
+    }
+
+    /// Puts the job into the run of the job before it.
+    pub(super) fn following(mut self) -> Self {
+        self.follows = true;
+        self
     }
 
     /// Returns the number of this attempt at its destination, from 1.

@@ -28,6 +28,7 @@ pub(super) struct Lane {
     pub(super) timeout: Option<Duration>,
     pub(super) concurrency: usize,
     batch_limit: usize,
+    keeps_order: bool,
     /// The most bytes that are sent at once, and that may be queued while the destination is slow. Other lanes need the rest.
     share: usize,
     /// Whether the configuration pauses the destination.
@@ -86,19 +87,26 @@ impl State {
         taken
     }
 
-    /// Takes up to `most` jobs from the front of the queue, as far as their bytes may be sent now.
+    /// Takes up to `most` jobs from the front of the queue, as far as their bytes may be sent now. A run stays together.
     fn take(&mut self, most: usize, share: usize) -> Vec<Job> {
         let mut taken = Vec::with_capacity(most.min(self.queue.len()));
-        while taken.len() < most
-            && let Some(next) = self.queue.front()
-            && (self.sending_bytes == 0 || self.sending_bytes.saturating_add(next.bytes()) <= share)
+        while let Some((length, bytes)) = self.run()
+            && (taken.is_empty() || taken.len() + length <= most)
+            && (self.sending_bytes == 0 || self.sending_bytes.saturating_add(bytes) <= share)
         {
-            let bytes = next.bytes();
             self.queued_bytes -= bytes;
             self.sending_bytes += bytes;
-            taken.extend(self.queue.pop_front());
+            taken.extend(self.queue.drain(..length));
         }
         taken
+    }
+
+    /// Returns the number of jobs of the run at the front of the queue, and their bytes.
+    fn run(&self) -> Option<(usize, usize)> {
+        let mut jobs = self.queue.iter();
+        let first = jobs.next()?;
+        let followers = jobs.take_while(|job| job.follows());
+        Some(followers.fold((1, first.bytes()), |(length, bytes), job| (length + 1, bytes + job.bytes())))
     }
 
     /// Sets an open breaker ajar if its probe is due and no event probes, as after single passes. The next event is the probe.
@@ -153,7 +161,7 @@ impl Lane {
             ramped_at: None,
         };
         let rate = rate.map(|per_second| tokio::sync::Mutex::new(Rate::new(per_second)));
-        let batch_limit = sink.batch_limit().max(1);
+        let (batch_limit, keeps_order) = (sink.batch_limit().max(1), sink.keeps_order());
         let (state, answered, sending) = (Mutex::new(state), AtomicU64::new(0), AtomicUsize::new(0));
         Self {
             name,
@@ -161,6 +169,7 @@ impl Lane {
             timeout,
             concurrency,
             batch_limit,
+            keeps_order,
             share,
             configured_pause: paused,
             asked_pause: AtomicBool::new(false),
@@ -177,27 +186,50 @@ impl Lane {
         self.concurrency.saturating_mul(self.batch_limit)
     }
 
-    /// Accepts a job: queues it, or parks its delivery.
-    pub(super) fn accept(self: &Arc<Self>, engine: &Arc<Engine>, job: Job) {
+    /// Returns whether the sink takes runs of an aggregate.
+    pub(super) fn keeps_order(&self) -> bool {
+        self.keeps_order
+    }
+
+    /// Returns the most events of a run.
+    pub(super) fn run_limit(&self) -> usize {
+        self.batch_limit
+    }
+
+    /// Returns the most bytes of a run.
+    pub(super) fn run_bytes(&self) -> usize {
+        self.share
+    }
+
+    /// Accepts a job or the jobs of a run: queues them, or parks their deliveries.
+    pub(super) fn accept<J>(self: &Arc<Self>, engine: &Arc<Engine>, jobs: J)
+    where
+        J: AsRef<[Job]> + IntoIterator<Item = Job>,
+    {
+        let (bytes, is_suspect) = {
+            let jobs = jobs.as_ref();
+            let is_suspect = |job: &Job| job.event().claims >= LOSSES_BEFORE_ALONE;
+            (jobs.iter().map(Job::bytes).sum(), jobs.iter().any(is_suspect))
+        };
         let refused = {
             let mut state = lock(&self.state);
             state.watch_over_the_probe();
             // Only with a worker running: workers clear `congested` when the queue is short again.
-            if state.slow && state.workers > 0 && self.is_full(&state, job.bytes()) {
+            if state.slow && state.workers > 0 && self.is_full(&state, bytes) {
                 state.congested = true;
             }
             if self.is_paused() {
-                Some((job, Answer::Paused))
+                Some((jobs, Answer::Paused))
             } else if state.breaker.is_open() || state.congested {
                 let error = state.last_error.clone().filter(|_| state.breaker.is_open());
-                Some((job, Answer::Parked { error, tried: None }))
-            } else if job.event().claims >= LOSSES_BEFORE_ALONE {
+                Some((jobs, Answer::Parked { error, tried: None }))
+            } else if is_suspect {
                 // A suspect is sent at once, beside the workers, which start nothing for a moment.
-                let (engine, lane) = (Arc::clone(engine), Arc::clone(self));
-                tokio::spawn(async move { work_on(&engine, &lane, vec![job]).await });
+                let (engine, lane, jobs) = (Arc::clone(engine), Arc::clone(self), jobs.into_iter().collect());
+                tokio::spawn(async move { work_on(&engine, &lane, jobs).await });
                 None
             } else {
-                state.push(job);
+                jobs.into_iter().for_each(|job| state.push(job));
                 if state.workers < self.concurrency {
                     state.workers += 1;
                     tokio::spawn(work(Arc::clone(engine), Arc::clone(self)));
@@ -205,8 +237,8 @@ impl Lane {
                 None
             }
         };
-        if let Some((job, answer)) = refused {
-            job.answer(engine, answer);
+        if let Some((jobs, answer)) = refused {
+            jobs.into_iter().for_each(|job| job.answer(engine, answer.clone()));
         }
     }
 

@@ -19,7 +19,12 @@ impl Engine {
             return batch;
         }
         self.renew(&batch).await;
-        let (held, short): (Vec<Job>, Vec<Job>) = batch.into_iter().partition(|job| job.left() > needed);
+        // Behind a job that is given back, the rest of its run is given back too.
+        let mut is_short = false;
+        let (short, held): (Vec<Job>, Vec<Job>) = batch.into_iter().partition(|job| {
+            is_short = (is_short && job.follows()) || job.left() <= needed;
+            is_short
+        });
         // An answer, so that the answers of the event's other destinations are settled with it.
         short.into_iter().for_each(|job| job.answer(self, Answer::Released));
         held

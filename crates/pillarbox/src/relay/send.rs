@@ -29,7 +29,17 @@ impl Lane {
             return;
         };
         let took = clock::since(started);
-        batch.into_iter().zip(answers).for_each(|(job, answer)| self.answered(engine, job, answer, took));
+        let mut is_broken = false;
+        for (job, answer) in batch.into_iter().zip(answers) {
+            // The sink stored nothing of a run after its first failure. Those events were not tried.
+            is_broken &= job.follows();
+            if is_broken {
+                job.answer(engine, Answer::Released);
+                continue;
+            }
+            is_broken = answer.is_err();
+            self.answered(engine, job, answer, took);
+        }
     }
 
     pub(super) fn answered(

@@ -18,6 +18,7 @@ mod pauses;
 mod pooler;
 mod recovery;
 mod running;
+mod runs;
 mod settling;
 mod silence;
 mod stopping;
