@@ -99,6 +99,14 @@ pub trait Sink: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Returns notes on settings of the receiver that do not fit the relay's, for `pillarbox doctor`: each says what it found and
+    /// what to do. `lease` is the relay's lease: a relay that dies leaves its events unsent for so long. A sink that finds nothing,
+    /// or cannot reach the receiver, returns none.
+    async fn advise(&self, lease: Duration) -> Vec<String> {
+        let _ = lease;
+        Vec::new()
+    }
+
     /// Returns the most messages that one call takes.
     fn batch_limit(&self) -> usize {
         1

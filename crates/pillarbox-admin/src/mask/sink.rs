@@ -1,6 +1,7 @@
 //! A sink whose errors and responses do not quote masked values, so that these reach neither the log nor the tables.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use pillarbox::sink::Message;
@@ -39,7 +40,15 @@ impl Sink for Discreet {
         self.sink.reach().await
     }
 
+    async fn advise(&self, lease: Duration) -> Vec<String> {
+        self.sink.advise(lease).await
+    }
+
     fn batch_limit(&self) -> usize {
         self.sink.batch_limit()
+    }
+
+    fn keeps_order(&self) -> bool {
+        self.sink.keeps_order()
     }
 }

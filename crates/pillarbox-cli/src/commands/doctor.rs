@@ -1,8 +1,11 @@
 //! `pillarbox doctor`: finds problems of the database and the configuration, each with what to do about it.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
+use pillarbox::Destination;
 use pillarbox::store::{Finding, Level};
+use pillarbox_sinks::config::ConfigError;
 
 use super::Session;
 use super::check_config::remarks;
@@ -35,21 +38,30 @@ fn leases(settings: &Settings) -> Option<Finding> {
 
 /// Checks all destinations at once, so that a silent one takes no longer than its own timeout.
 async fn destinations(session: &Session) -> Vec<Finding> {
-    let asked = session.settings.destinations.iter().map(async |destination| {
-        let name = &destination.name;
-        let answer = match build(destination, &session.environment, &session.settings.admin.mask) {
-            Ok(built) => built.reach().await.map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        };
-        match answer {
-            Ok(()) => Finding::good("destination", format!("{name} is reachable")),
-            Err(error) => {
-                let fix = format!("its events are parked until it is reachable; see [destinations.{name}]");
-                Finding::bad("destination", format!("{name} is unreachable: {error}"), fix)
-            }
-        }
+    let settings = &session.settings;
+    let asked = settings.destinations.iter().map(async |destination| {
+        let built = build(destination, &session.environment, &settings.admin.mask);
+        examine(&destination.name, built, settings.relay.lease).await
     });
-    futures_util::future::join_all(asked).await
+    futures_util::future::join_all(asked).await.concat()
+}
+
+/// Checks that a destination is reachable, and asks its sink for notes on the receiver's settings.
+async fn examine(name: &str, built: Result<Destination, ConfigError>, lease: Duration) -> Vec<Finding> {
+    let reached = match &built {
+        Ok(built) => built.reach().await.map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(error) = reached {
+        let fix = format!("its events are parked until it is reachable; see [destinations.{name}]");
+        return vec![Finding::bad("destination", format!("{name} is unreachable: {error}"), fix)];
+    }
+    let mut findings = vec![Finding::good("destination", format!("{name} is reachable"))];
+    if let Ok(built) = &built {
+        let notes = built.advise(lease).await;
+        findings.extend(notes.into_iter().map(|note| Finding::notice("destination", format!("{name}: {note}"), "")));
+    }
+    findings
 }
 
 fn render(findings: &[Finding]) -> String {

@@ -146,6 +146,13 @@ impl Destination {
         in_time.unwrap_or_else(|_| Err(SendError::timeout(format_args!("no response within {timeout:?}"))))
     }
 
+    /// Returns notes on settings of the receiver that do not fit a relay with this lease, within the timeout. There are none when
+    /// the receiver cannot be reached.
+    pub async fn advise(&self, lease: Duration) -> Vec<String> {
+        let Some(timeout) = self.timeout else { return self.sink.advise(lease).await };
+        tokio::time::timeout(timeout, self.sink.advise(lease)).await.unwrap_or_default()
+    }
+
     /// Sets the number of concurrent sends.
     #[must_use]
     pub fn concurrency(mut self, sends: usize) -> Self {
