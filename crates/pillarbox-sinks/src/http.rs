@@ -1,10 +1,12 @@
 //! Sends over HTTP: one POST per event, signed according to Standard Webhooks; the response decides the outcome.
 //!
 //! The path of a message: `request` builds it, `signature` signs it, `answer` judges the response, `failure` explains why
-//! there is none. `keys` reads the configuration. `address` keeps the sink away from private networks.
+//! there is none. `client` connects, and `address` keeps it away from private networks. `keys` reads the
+//! configuration.
 
 mod address;
 mod answer;
+mod client;
 mod failure;
 mod keys;
 mod request;
@@ -16,24 +18,16 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use pillarbox::{Message, SendError, Sink};
-pub use reqwest::Client;
-use reqwest::Url;
-use rustls::ClientConfig;
+use url::Url;
 
-use self::address::PublicOnly;
 use self::answer::Answers;
+use self::client::Limits;
+pub use self::client::{Client, ClientError};
 use self::failure::Failures;
 pub use self::keys::Http;
 use self::request::Requests;
 pub use self::settings::{HttpError, HttpSettings};
 use crate::tls;
-
-/// Idle connections are closed before the 60 seconds after which common load balancers silently drop them.
-const IDLE_CONNECTION: Duration = Duration::from_secs(50);
-/// The interval of HTTP/2 pings. All events to a receiver may share one connection, so a dead one must be noticed.
-const HTTP2_PING: Duration = Duration::from_secs(15);
-/// The size of the connection pool: more than any sensible concurrency of one destination.
-const IDLE_CONNECTIONS: usize = 1024;
 
 /// An HTTP receiver.
 ///
@@ -65,14 +59,14 @@ impl HttpSink {
         let failures = Failures::new(&url, &settings);
         let answers = Answers::new(&url, &settings);
         let timeout = settings.timeout;
-        let requests = Requests::new(url, settings)?;
+        let requests = Requests::new(&url, settings)?;
         Ok(Self { client, requests, answers, failures, timeout })
     }
 
     async fn deliver(&self, message: &Message) -> Result<(), SendError> {
         let started = Instant::now();
         let request = self.requests.build(message)?;
-        match self.client.execute(request).await {
+        match self.client.request(request).await {
             Ok(response) => self.answers.judge(response, self.timeout.saturating_sub(started.elapsed())).await,
             Err(error) => Err(self.failures.explain(&error)),
         }
@@ -91,8 +85,7 @@ impl Sink for HttpSink {
 
     /// Sends HEAD and accepts any response: a receiver without HEAD is reachable too.
     async fn reach(&self) -> Result<(), SendError> {
-        let request = self.client.head(self.requests.url().clone());
-        request.send().await.map(drop).map_err(|error| self.failures.explain(&error))
+        self.client.request(self.requests.head()).await.map(drop).map_err(|error| self.failures.explain(&error))
     }
 }
 
@@ -110,33 +103,13 @@ pub fn client(settings: &HttpSettings) -> Result<Client, HttpError> {
     sink_client(settings, &settings.checked_url()?)
 }
 
-/// Removes the URL from an error of such a client. The URL may be a secret.
-#[must_use]
-pub fn without_url(error: reqwest::Error) -> reqwest::Error {
-    error.without_url()
-}
-
-fn sink_client(settings: &HttpSettings, url: &Url) -> Result<Client, HttpError> {
-    let mut builder = Client::builder()
-        .tls_backend_preconfigured(tls_config(settings, url)?)
-        .timeout(settings.timeout)
-        .connect_timeout(settings.connect_timeout())
-        .redirect(reqwest::redirect::Policy::none())
-        .referer(false)
-        .no_proxy()
-        .pool_max_idle_per_host(IDLE_CONNECTIONS)
-        .pool_idle_timeout(IDLE_CONNECTION)
-        .http2_keep_alive_interval(HTTP2_PING)
-        .http2_keep_alive_timeout(HTTP2_PING);
-    if !settings.allow_private {
-        builder = builder.dns_resolver(PublicOnly);
-    }
-    builder.build().map_err(|error| HttpError::Client(error.without_url()))
-}
-
 /// For plain `http`, the system's authorities are not even read: redirects are not followed, so they are never needed.
-fn tls_config(settings: &HttpSettings, url: &Url) -> Result<ClientConfig, HttpError> {
-    let mut config = tls::client_config(&settings.tls, url.scheme() == "https")?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
+fn sink_client(settings: &HttpSettings, url: &Url) -> Result<Client, HttpError> {
+    let tls = tls::client_config(&settings.tls, url.scheme() == "https")?;
+    let limits = Limits {
+        timeout: settings.timeout,
+        connect_timeout: settings.connect_timeout(),
+        allow_private: settings.allow_private,
+    };
+    Ok(Client::new(tls, &limits))
 }

@@ -26,19 +26,7 @@ impl Collector {
     }
 
     async fn send(self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let mut response = self.client.execute(request.try_into()?).await.map_err(http::without_url)?;
-        let mut answer = Response::builder().status(response.status());
-        if let Some(headers) = answer.headers_mut() {
-            *headers = response.headers().clone();
-        }
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(http::without_url)? {
-            if body.len() + chunk.len() > LONGEST_ANSWER {
-                return Err(format!("the collector's response has more than {LONGEST_ANSWER} bytes").into());
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(answer.body(body.into())?)
+        Ok(self.client.execute(request, LONGEST_ANSWER).await?)
     }
 
     fn told(&self, answer: &Result<Response<Bytes>, HttpError>) {

@@ -1,9 +1,14 @@
 //! Decides which addresses are on the public internet. Literal addresses are checked when a sink is built, names after each
-//! resolution, so that DNS rebinding does not help. Everything but [`PublicOnly`] is pure.
+//! resolution, so that DNS rebinding does not help. Everything but [`Resolver`] is pure.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::vec;
 
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use hyper_util::client::legacy::connect::dns::Name;
+use tower_service::Service;
 
 /// The IANA special-purpose registry, and multicast: each network with the length of its prefix.
 const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
@@ -74,21 +79,38 @@ pub(super) struct PrivateName {
     address: IpAddr,
 }
 
-/// The system's resolver, without private addresses in its results.
-pub(super) struct PublicOnly;
+/// The system's resolver. Unless private addresses are allowed, it leaves them out of its results.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Resolver {
+    pub(super) allow_private: bool,
+}
 
-impl Resolve for PublicOnly {
-    fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            let public: Vec<SocketAddr> = found.iter().copied().filter(|found| is_public(found.ip())).collect();
-            match found.first() {
-                Some(first) if public.is_empty() => {
-                    Err(PrivateName { name: name.as_str().to_owned(), address: first.ip() }.into())
-                }
-                _ => Ok(Box::new(public.into_iter()) as Addrs),
+impl Resolver {
+    async fn resolve(self, name: Name) -> io::Result<vec::IntoIter<SocketAddr>> {
+        let mut found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+        if !self.allow_private {
+            let first = found.first().copied();
+            found.retain(|found| is_public(found.ip()));
+            if let Some(first) = first.filter(|_| found.is_empty()) {
+                let refused = PrivateName { name: name.as_str().to_owned(), address: first.ip() };
+                return Err(io::Error::other(refused));
             }
-        })
+        }
+        Ok(found.into_iter())
+    }
+}
+
+impl Service<Name> for Resolver {
+    type Response = vec::IntoIter<SocketAddr>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<vec::IntoIter<SocketAddr>>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        Box::pin(self.resolve(name))
     }
 }
 

@@ -4,9 +4,12 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::time::{Duration, SystemTime};
 
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{DATE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER};
+use hyper::{Response, StatusCode};
 use pillarbox::SendError;
-use reqwest::header::{DATE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER};
-use reqwest::{Response, StatusCode, Url};
+use url::Url;
 
 use super::settings::HttpSettings;
 
@@ -25,6 +28,7 @@ const LONG_WORD: usize = 20;
 
 /// Reads the responses of one receiver.
 pub(super) struct Answers {
+    url: Url,
     max_answer: usize,
     hidden: Vec<String>,
 }
@@ -39,31 +43,33 @@ impl Answers {
         hidden.retain(|text| text.len() >= SHORTEST_HIDDEN);
         // Longer texts first: a text may contain another.
         hidden.sort_by_key(|text| Reverse(text.len()));
-        Self { max_answer: settings.max_answer, hidden }
+        Self { url: url.clone(), max_answer: settings.max_answer, hidden }
     }
 
     /// Returns whether the event was delivered. `left` is the rest of the timeout. Reading the body must not use it up,
     /// because the status has already decided.
-    pub(super) async fn judge(&self, mut response: Response, left: Duration) -> Result<(), SendError> {
-        let status = response.status();
+    pub(super) async fn judge(&self, response: Response<Incoming>, left: Duration) -> Result<(), SendError> {
+        let (head, mut body) = response.into_parts();
+        let status = head.status;
         if status.is_success() {
-            if response.content_length() != Some(0) {
-                self.read(&mut response, PATIENCE_DELIVERED.min(left / 2), |_| {}).await;
+            if !body.is_end_stream() {
+                self.read(&mut body, PATIENCE_DELIVERED.min(left / 2), |_| {}).await;
             }
             return Ok(());
         }
         let mut read = Vec::new();
-        self.read(&mut response, PATIENCE_FAILED.min(left / 2), |chunk| read.extend_from_slice(chunk)).await;
+        self.read(&mut body, PATIENCE_FAILED.min(left / 2), |chunk| read.extend_from_slice(chunk)).await;
         let piece = self.piece(&read);
-        Err(failed(status, response.headers(), response.url(), SystemTime::now()).answered(status.as_u16(), piece))
+        Err(failed(status, &head.headers, &self.url, SystemTime::now()).answered(status.as_u16(), piece))
     }
 
     /// Reads until the end, the limit, an error or the timeout. None of them changes the result.
-    async fn read(&self, response: &mut Response, patience: Duration, mut keep: impl FnMut(&[u8])) {
+    async fn read(&self, body: &mut Incoming, patience: Duration, mut keep: impl FnMut(&[u8])) {
         let all = async {
             let mut room = self.max_answer;
             while room > 0 {
-                let Ok(Some(chunk)) = response.chunk().await else { break };
+                let Some(Ok(frame)) = body.frame().await else { break };
+                let Ok(chunk) = frame.into_data() else { continue };
                 let chunk = &chunk[..chunk.len().min(room)];
                 room -= chunk.len();
                 keep(chunk);

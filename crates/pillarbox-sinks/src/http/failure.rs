@@ -5,8 +5,9 @@ use std::io;
 use std::time::Duration;
 
 use pillarbox::SendError;
-use reqwest::Url;
+use url::Url;
 
+use super::client::{ClientError, ConnectTimedOut};
 use super::settings::HttpSettings;
 
 /// Too many open files in the system, and in this process. The codes are the same on Linux, macOS and the BSDs.
@@ -35,7 +36,7 @@ impl Failures {
         &self.receiver
     }
 
-    pub(super) fn explain(&self, error: &reqwest::Error) -> SendError {
+    pub(super) fn explain(&self, error: &ClientError) -> SendError {
         let Self { receiver, timeout, connect_timeout } = self;
         let cause = root_cause(error);
         if is_out_of_files(error) {
@@ -43,16 +44,16 @@ impl Failures {
                 "this process has no file descriptors left, so no request was sent to {receiver}; raise LimitNOFILE \
                  of the service or `ulimit -n`: {cause}"
             ))
-        } else if error.is_connect() && error.is_timeout() {
+        } else if is_connect_timeout(error) {
             SendError::unavailable(format_args!("no connection to {receiver} within {connect_timeout:?}"))
-        } else if error.is_timeout() {
+        } else if matches!(error, ClientError::TimedOut) {
             SendError::timeout(format_args!("no response from {receiver} within {timeout:?}"))
         } else if is_certificate(error) {
             SendError::unavailable(format_args!(
                 "the certificate of {receiver} is not trusted: {cause}; set ca_file if it is from your own \
                  certificate authority"
             ))
-        } else if error.is_connect() {
+        } else if matches!(error, ClientError::Lost(error) if error.is_connect()) {
             SendError::unavailable(format_args!("cannot connect to {receiver}: {cause}"))
         } else if is_nonsense(error) {
             SendError::retry(format_args!("the response of {receiver} is not HTTP: {cause}"))
@@ -62,12 +63,12 @@ impl Failures {
     }
 }
 
-/// Returns the last error of the chain, which is the most precise. reqwest's own text has the whole URL and not the cause.
-fn root_cause(error: &reqwest::Error) -> String {
+/// Returns the last error of the chain, which is the most precise.
+fn root_cause(error: &ClientError) -> String {
     causes(error).last().map_or_else(|| "unknown".to_owned(), ToString::to_string)
 }
 
-fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+fn causes(error: &ClientError) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(error.source(), |cause| cause_of(*cause))
 }
 
@@ -80,15 +81,19 @@ fn cause_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'st
 }
 
 /// Returns whether this machine is at fault, not the receiver.
-fn is_out_of_files(error: &reqwest::Error) -> bool {
+fn is_out_of_files(error: &ClientError) -> bool {
     let code = |cause: &(dyn Error + 'static)| cause.downcast_ref::<io::Error>()?.raw_os_error();
     causes(error).filter_map(code).any(|code| code == EMFILE || code == ENFILE)
 }
 
-fn is_certificate(error: &reqwest::Error) -> bool {
+fn is_connect_timeout(error: &ClientError) -> bool {
+    causes(error).any(|cause| cause.downcast_ref::<ConnectTimedOut>().is_some())
+}
+
+fn is_certificate(error: &ClientError) -> bool {
     causes(error).any(|cause| matches!(cause.downcast_ref(), Some(rustls::Error::InvalidCertificate(_))))
 }
 
-fn is_nonsense(error: &reqwest::Error) -> bool {
+fn is_nonsense(error: &ClientError) -> bool {
     causes(error).any(|cause| cause.downcast_ref().is_some_and(hyper::Error::is_parse))
 }

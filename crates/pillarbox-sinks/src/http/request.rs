@@ -7,9 +7,11 @@ use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use hyper::http::uri::InvalidUri;
+use hyper::{Method, Request, Uri};
 use pillarbox::{Message, SendError, StoredEvent};
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
-use reqwest::{Method, Request, Url};
+use url::Url;
 
 use super::settings::{HttpError, HttpSettings};
 use super::signature::Keys;
@@ -51,32 +53,39 @@ const OWN_PREFIXES: [&str; 2] = ["webhook-", "pillarbox-"];
 
 /// The parts that all requests to a receiver share.
 pub(super) struct Requests {
-    url: Url,
+    uri: Uri,
     content: Content,
     keys: Keys,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Requests {
-    pub(super) fn new(url: Url, settings: HttpSettings) -> Result<Self, HttpError> {
+    pub(super) fn new(url: &Url, settings: HttpSettings) -> Result<Self, HttpError> {
         settings.content.check()?;
+        let uri = url.as_str().parse().map_err(|error: InvalidUri| HttpError::Url(error.into()))?;
         let headers = configured_headers(&settings)?;
-        Ok(Self { url, keys: Keys::new(&settings.secrets)?, content: settings.content, headers })
+        Ok(Self { uri, keys: Keys::new(&settings.secrets)?, content: settings.content, headers })
     }
 
-    pub(super) fn url(&self) -> &Url {
-        &self.url
+    /// Returns the request that asks whether the receiver is there.
+    pub(super) fn head(&self) -> Request<Bytes> {
+        let mut request = Request::new(Bytes::new());
+        *request.method_mut() = Method::HEAD;
+        *request.uri_mut() = self.uri.clone();
+        request
     }
 
     /// Builds the request of a message.
     ///
     /// # Errors
     /// Fails only if the envelope cannot be written.
-    pub(super) fn build(&self, message: &Message) -> Result<Request, SendError> {
+    pub(super) fn build(&self, message: &Message) -> Result<Request<Bytes>, SendError> {
         let body = self.body(message)?;
-        let mut request = Request::new(Method::POST, self.url.clone());
-        *request.headers_mut() = self.headers(message, &body, unix_seconds())?;
-        *request.body_mut() = Some(body.into());
+        let headers = self.headers(message, &body, unix_seconds())?;
+        let mut request = Request::new(body);
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = headers;
         Ok(request)
     }
 
@@ -266,7 +275,7 @@ mod tests {
     use crate::content::Format;
 
     fn requests(settings: HttpSettings) -> Result<Requests, HttpError> {
-        Requests::new(settings.checked_url()?, settings)
+        Requests::new(&settings.checked_url()?, settings)
     }
 
     fn with_header(name: &str, value: &str) -> HttpSettings {
@@ -346,7 +355,7 @@ mod tests {
             assert_eq!(request.headers()["traceparent"], span);
             let is_binary = format == Format::CloudEventsBinary;
             assert_eq!(request.headers().get("ce-traceparent").is_some_and(|value| value == span), is_binary);
-            let body = String::from_utf8_lossy(request.body().unwrap().as_bytes().unwrap()).into_owned();
+            let body = String::from_utf8_lossy(request.body()).into_owned();
             assert!(body == "{}" || body.contains(&format!(r#""traceparent":"{span}""#)), "{body}");
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use reqwest::Url;
+use url::Url;
 
 use super::address;
 use crate::content::{Content, SourceError};
@@ -169,9 +169,6 @@ pub enum HttpError {
     /// A certificate or a key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The client could not be built.
-    #[error("creating the HTTP client failed: {0}")]
-    Client(#[source] reqwest::Error),
 }
 
 #[cfg(test)]
