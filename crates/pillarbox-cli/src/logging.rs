@@ -12,8 +12,8 @@ use crate::cli::{Cli, Command};
 use crate::config::{Environment, LogFormat, USUAL_FILE};
 use crate::terminal::escaped_log;
 
-/// The client of RabbitMQ. Our errors include its messages, and it would log whole payloads with their masked values.
-const TOO_TALKATIVE: &str = "lapin";
+/// The client of NATS logs each lost connection as an error. Our errors include its messages.
+const TOO_TALKATIVE: [&str; 1] = ["async_nats"];
 
 /// Starts the log. `RUST_LOG` sets the level; by default `info` for the commands that serve, and `warn` for the others.
 pub(crate) fn start(cli: &Cli) {
@@ -25,9 +25,10 @@ pub(crate) fn start(cli: &Cli) {
     };
     let asked = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
     let filter = EnvFilter::try_new(&asked).ok().filter(|_| !asked.is_empty()).unwrap_or_else(|| EnvFilter::new(usual));
-    // A filter that names the client is respected.
-    let silent = format!("{TOO_TALKATIVE}=off").parse().ok().filter(|_| !asked.contains(TOO_TALKATIVE));
-    let filter = silent.into_iter().fold(filter, EnvFilter::add_directive);
+    // A filter that names a client is respected.
+    let silent = TOO_TALKATIVE.iter().filter(|client| !asked.contains(**client));
+    let silent = silent.filter_map(|client| format!("{client}=off").parse().ok());
+    let filter = silent.fold(filter, EnvFilter::add_directive);
     let configured = || {
         let file = cli.config.as_deref().unwrap_or(Path::new(USUAL_FILE));
         LogFormat::glance(file, &Environment::of_process())

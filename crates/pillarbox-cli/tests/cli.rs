@@ -23,6 +23,9 @@ mod deploy;
 mod doctor;
 #[path = "cli/door.rs"]
 mod door;
+#[cfg(feature = "kafka")]
+#[path = "cli/fan_out.rs"]
+mod fan_out;
 #[path = "cli/listening.rs"]
 mod listening;
 #[path = "cli/looking_after.rs"]

@@ -16,7 +16,6 @@ mod settings;
 use std::fmt;
 
 use async_trait::async_trait;
-use lapin::uri::AMQPScheme;
 use pillarbox::{Message, SendError, Sink};
 
 use self::amqp::{Amqp, AmqpSettings};
@@ -25,6 +24,7 @@ pub use self::keys::{BROKER_VARIABLE, Celery, CeleryTarget, KIND};
 use self::redis::Redis;
 use self::route::Routing;
 pub use self::settings::{CeleryError, CeleryQueue, CeleryRoute, CelerySettings, QueueType};
+use crate::rabbitmq::address;
 use crate::tls::client_config;
 
 /// A Celery broker.
@@ -62,8 +62,7 @@ impl CelerySink {
         let client = match broker {
             Broker::Amqp(addresses) => {
                 let CelerySettings { task, declare: declares, timeout, tls, .. } = settings;
-                let is_tls = addresses.iter().any(|address| address.scheme == AMQPScheme::AMQPS);
-                let tls = client_config(&tls, is_tls)?;
+                let tls = client_config(&tls, address::have_tls(&addresses))?;
                 let settings = AmqpSettings { task, routing, declares, timeout };
                 Client::Amqp(Box::new(Amqp::new(addresses, tls, settings)))
             }

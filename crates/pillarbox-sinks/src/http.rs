@@ -1,12 +1,10 @@
 //! Sends over HTTP: one POST per event, signed according to Standard Webhooks; the response decides the outcome.
 //!
 //! The path of a message: `request` builds it, `signature` signs it, `answer` judges the response, `failure` explains why
-//! there is none. `client` connects, and `address` keeps it away from private networks. `keys` reads the
-//! configuration.
+//! there is none. `keys` reads the configuration. The client of
+//! [`crate::client`] connects, and keeps away from private networks.
 
-mod address;
 mod answer;
-mod client;
 mod failure;
 mod keys;
 mod request;
@@ -21,12 +19,12 @@ use pillarbox::{Message, SendError, Sink};
 use url::Url;
 
 use self::answer::Answers;
-use self::client::Limits;
-pub use self::client::{Client, ClientError};
 use self::failure::Failures;
 pub use self::keys::Http;
 use self::request::Requests;
 pub use self::settings::{HttpError, HttpSettings};
+use crate::client::Limits;
+pub use crate::client::{Client, ClientError};
 use crate::tls;
 
 /// An HTTP receiver.

@@ -34,6 +34,9 @@ pub use self::settings::DestinationSettings;
 use crate::config::{ConfigError, Report, Resolver, Section};
 use crate::discard;
 
+/// The kinds of this crate, each a feature.
+const FEATURES: [&str; 8] = ["amqp", "celery", "http", "kafka", "nats", "redis", "sns", "sqs"];
+
 /// The kinds of destinations that a configuration can name.
 #[derive(Clone)]
 pub struct Registry {
@@ -49,6 +52,18 @@ impl Registry {
             Arc::new(crate::http::Http),
             #[cfg(feature = "celery")]
             Arc::new(crate::celery::Celery),
+            #[cfg(feature = "redis")]
+            Arc::new(crate::redis::Redis),
+            #[cfg(feature = "sns")]
+            Arc::new(crate::sns::Sns),
+            #[cfg(feature = "sqs")]
+            Arc::new(crate::sqs::Sqs),
+            #[cfg(feature = "kafka")]
+            Arc::new(crate::kafka::Kafka),
+            #[cfg(feature = "nats")]
+            Arc::new(crate::nats::Nats),
+            #[cfg(feature = "amqp")]
+            Arc::new(crate::amqp::Amqp),
             Arc::new(discard::Discard),
         ];
         Self { kinds: kinds.into() }
@@ -117,8 +132,23 @@ impl Registry {
             let choices = [sending].into_iter().chain(dry_run).filter(|choice| !choice.is_empty());
             section.problem("kind", format_args!("is missing; write {}", choices.collect::<Vec<_>>().join(", or ")));
         }
+        if let Some(feature) = section.text("kind").and_then(|name| self.left_out(name)) {
+            let needs = if feature == "kafka" { ", after `apt install make libssl-dev` or the like" } else { "" };
+            let advice = format_args!(
+                "is {feature:?}, which this program was built without; build it with --features {feature}{needs}"
+            );
+            section.problem("kind", advice);
+            section.forget();
+            return None;
+        }
         let choices: Vec<_> = self.kinds.iter().map(|kind| (kind.name(), kind.as_ref())).collect();
         section.choose("kind", &choices)
+    }
+
+    /// Returns the feature of a kind that this crate has, and that was not enabled.
+    fn left_out(&self, name: &str) -> Option<&'static str> {
+        let is_known = self.kinds.iter().any(|kind| kind.name() == name);
+        FEATURES.into_iter().find(|feature| *feature == name && !is_known)
     }
 
     /// Reads the keys of the chosen kind. A dry run takes the keys of all kinds. If the kind is wrong, its keys are not
@@ -145,5 +175,34 @@ fn implied<'a>(kind: &dyn Kind, section: &Section<'a>, resolver: &dyn Resolver) 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.kinds.iter().map(|kind| kind.name())).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Resolver for Nothing {
+        fn variable(&self, _: &str) -> Option<String> {
+            None
+        }
+
+        fn read(&self, _: &std::path::Path) -> std::io::Result<Vec<u8>> {
+            Err(std::io::ErrorKind::NotFound.into())
+        }
+    }
+
+    #[test]
+    fn a_kind_whose_feature_is_not_enabled_is_refused_with_how_to_enable_it() {
+        let registry = Registry { kinds: vec![Arc::new(discard::Discard)] };
+        let table = "[a]\nkind = \"kafka\"\nbrokers = \"kafka:9092\"\ntopic = \"orders\"".parse().unwrap();
+        let problems = registry.destinations(table, &RelaySettings::default(), &Nothing).unwrap_err().to_string();
+        assert_eq!(
+            problems,
+            "destinations.a.kind is \"kafka\", which this program was built without; build it with --features kafka, \
+             after `apt install make libssl-dev` or the like"
+        );
     }
 }

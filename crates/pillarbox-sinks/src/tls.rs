@@ -6,8 +6,11 @@ mod client;
 
 use std::fmt;
 
+#[cfg(any(feature = "celery", feature = "redis"))]
+pub(crate) use self::client::authorities_pem;
 #[cfg(feature = "tls")]
-pub(crate) use self::client::{authorities_pem, client_config};
+#[allow(unused_imports, reason = "a kind may need only the other one")]
+pub(crate) use self::client::client_config;
 
 /// The trust and the identity of a client. The default trusts the system's authorities and shows no certificate.
 #[derive(Clone, Default, PartialEq, Eq)]

@@ -1,7 +1,13 @@
 //! Real brokers for the tests of destinations: a server of each kind, the configuration of a destination on it, and another
 //! client that reads what arrived.
 
+mod aws;
 mod certificates;
+pub mod http;
+pub mod kafka;
+pub mod nats;
+pub mod rabbitmq;
+pub mod redis;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +20,11 @@ use pillarbox::{RelaySettings, Sink};
 use pillarbox_sinks::Registry;
 use pillarbox_sinks::config::Resolver;
 
+pub use self::aws::{Aws, AwsTarget};
 pub use self::certificates::Certificates;
+pub use self::http::HttpBroker;
+pub use self::kafka::KafkaBroker;
+pub use self::redis::RedisBroker;
 
 /// The timeout of the sinks under test. The relay drops a send after it.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,6 +51,11 @@ pub trait Broker: Send + Sync {
 
     /// Returns a payload size that the server does not take, if there is one.
     fn oversize(&self) -> Option<usize>;
+
+    /// Returns the number of messages of the checks that need many. A slow server takes fewer.
+    fn many(&self) -> usize {
+        3000
+    }
 
     /// Returns what arrived, oldest first, as another client of the system reads it. Reads from the start each time.
     async fn received(&self) -> Vec<Received>;

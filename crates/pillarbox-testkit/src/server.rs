@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::port;
 use crate::process::Signal;
-use crate::{port, wait_until};
+use crate::wait::wait_until_sync;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -49,7 +50,7 @@ impl Server {
         command.current_dir(self.directory()).stdin(Stdio::null());
         command.stdout(log.try_clone().expect("the log can be shared")).stderr(log);
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}; run `make setup`"));
-        wait_until(&format!("{} listens", self.name), PATIENCE, async || {
+        wait_until_sync(&format!("{} listens", self.name), PATIENCE, || {
             if let Some(status) = child.try_wait().expect("an own child can be asked") {
                 panic!("{} did not start ({status}): {}", self.name, fs::read_to_string(&path).unwrap_or_default());
             }
@@ -63,8 +64,8 @@ impl Server {
     pub(crate) async fn end(&mut self, signal: Signal) {
         let Some(mut child) = self.child.take() else { return };
         signal.send(child.id());
-        let ended = async || child.try_wait().expect("an own child can be asked").is_some();
-        wait_until(&format!("{} has ended", self.name), PATIENCE, ended).await;
+        let ended = || child.try_wait().expect("an own child can be asked").is_some();
+        wait_until_sync(&format!("{} has ended", self.name), PATIENCE, ended).await;
     }
 
     /// Sends a signal, for example to freeze or continue the process.

@@ -22,3 +22,15 @@ pub async fn wait_until(what: &str, timeout: Duration, mut check: impl AsyncFnMu
         panic!("timed out after {timeout:?}, waiting until {what}");
     }
 }
+
+/// As [`wait_until`], for a condition that needs no await. Its future is `Send` wherever it is called.
+///
+/// # Panics
+/// As [`wait_until`].
+pub(crate) async fn wait_until_sync(what: &str, timeout: Duration, mut check: impl FnMut() -> bool) {
+    let deadline = time::Instant::now() + timeout;
+    while !check() {
+        assert!(time::Instant::now() < deadline, "timed out after {timeout:?}, waiting until {what}");
+        time::sleep(POLL).await;
+    }
+}

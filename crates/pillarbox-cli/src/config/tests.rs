@@ -21,11 +21,16 @@ fn refusal(text: &str) -> String {
     parse(text).unwrap_err()
 }
 
-/// Returns the default file with its examples uncommented.
+/// Returns the default file with its examples uncommented, without those of kinds that this program was built without.
 fn default_file_with_examples() -> String {
+    let without_kafka = || {
+        let (before, from_it) = DEFAULT_FILE.split_once("#[destinations.kafka]").unwrap();
+        format!("{before}#[[routes]]{}", from_it.split_once("#[[routes]]").unwrap().1)
+    };
+    let file = if cfg!(feature = "kafka") { DEFAULT_FILE.to_owned() } else { without_kafka() };
     let real =
         |line: &str| line.strip_prefix('#').filter(|rest| rest.starts_with(|c: char| c != ' ')).map(str::to_owned);
-    DEFAULT_FILE.lines().map(|line| real(line).unwrap_or_else(|| line.to_owned()) + "\n").collect()
+    file.lines().map(|line| real(line).unwrap_or_else(|| line.to_owned()) + "\n").collect()
 }
 
 #[test]
@@ -95,7 +100,10 @@ fn the_default_files_examples_show_the_defaults_of_a_destination() {
     let examples = parse(&default_file_with_examples()).unwrap();
     let least = parse(
         "[destinations.runner]\nkind = \"http\"\nurl = \"https://runner.example/events\"\n\
-         [destinations.celery]\nkind = \"celery\"\nbroker = \"env:PILLARBOX_BROKER_URL\"",
+         [destinations.celery]\nkind = \"celery\"\nbroker = \"env:PILLARBOX_BROKER_URL\"\n\
+         [destinations.streams]\nkind = \"redis\"\nurl = \"env:REDIS_URL\"\nstream = \"orders\"\n\
+         [destinations.nats]\nkind = \"nats\"\nurl = \"nats://nats.example:4222\"\nsubject = \"orders.{aggregate_id}\"\n\
+         [destinations.rabbit]\nkind = \"amqp\"\nurl = \"env:AMQP_URL\"\nrouting_key = \"{event_type}\"",
     )
     .unwrap();
     let files = ["ca_file", "client_certificate_file", "client_key_file"];
@@ -104,6 +112,31 @@ fn the_default_files_examples_show_the_defaults_of_a_destination() {
     let own = ["default_exchange", "default_routing_key", "task", "master_name", "sentinel_password"];
     let choices = [&own[..], &["rate", "queues", "routes"], &files].concat();
     assert_eq!(defaults(&examples, "celery", &choices), defaults(&least, "celery", &choices));
+    let own = ["master_name", "sentinel_password", "max_length", "deduplicate", "replicas", "rate"];
+    let choices = [&own[..], &files].concat();
+    assert_eq!(defaults(&examples, "streams", &choices), defaults(&least, "streams", &choices));
+    let choices = [&["stream", "creds", "nkey", "token", "user", "password", "rate"], &files[..]].concat();
+    assert_eq!(defaults(&examples, "nats", &choices), defaults(&least, "nats", &choices));
+    let choices = [&["rate", "declare"], &files[..]].concat();
+    assert_eq!(defaults(&examples, "rabbit", &choices), defaults(&least, "rabbit", &choices));
+    let least = parse(
+        "[destinations.queue]\nkind = \"sqs\"\nqueue_url = \"https://sqs.eu-west-1.amazonaws.com/123456789012/orders.fifo\"\n\
+         [destinations.announcements]\nkind = \"sns\"\ntopic_arn = \"arn:aws:sns:eu-west-1:123456789012:announcements\"",
+    )
+    .unwrap();
+    let own = ["region", "endpoint", "profile", "access_key_id", "secret_access_key", "session_token", "rate"];
+    let choices = [&own[..], &files].concat();
+    for name in ["queue", "announcements"] {
+        assert_eq!(defaults(&examples, name, &choices), defaults(&least, name, &choices));
+    }
+    #[cfg(feature = "kafka")]
+    {
+        let keys = "brokers = [\"kafka-1.example:9092\", \"kafka-2.example:9092\"]\ntopic = \"{aggregate_type}\"";
+        let least = parse(&format!("[destinations.kafka]\nkind = \"kafka\"\n{keys}")).unwrap();
+        let own = ["tls", "sasl_mechanism", "username", "password", "oauth_token_url", "oauth_client_id"];
+        let choices = [&own[..], &["oauth_client_secret", "oauth_scope", "rate"], &files].concat();
+        assert_eq!(defaults(&examples, "kafka", &choices), defaults(&least, "kafka", &choices));
+    }
     assert_eq!(examples.routes[0].to, ["runner"]);
     assert_eq!(examples.routes[0].aggregates.as_str(), "*");
     let admin = &examples.admin;
@@ -130,9 +163,28 @@ fn the_default_files_examples_have_every_key_of_a_destination_and_a_route() {
     assert_eq!(keys(&destinations["runner"]), all(http));
     let celery = "[destinations.a]\nkind = \"celery\"\nbroker = \"env:B\"\n";
     assert_eq!(keys(&destinations["celery"]), all(&format!("{celery}zzz = 1")));
+    #[cfg(feature = "kafka")]
+    {
+        let kafka = "[destinations.a]\nkind = \"kafka\"\nbrokers = \"k:9092\"\ntopic = \"orders\"\nzzz = 1";
+        assert_eq!(keys(&destinations["kafka"]), all(kafka));
+    }
     let more = |what: &str| all(&format!("{celery}{what}zzz = 1"));
     assert_eq!(keys(&destinations["celery"]["routes"][0]), more("[[destinations.a.routes]]\ntasks = \"*\"\n"));
     assert_eq!(keys(&destinations["celery"]["queues"]["orders"]), more("[destinations.a.queues.q]\n"));
+    let redis = "[destinations.a]\nkind = \"redis\"\nurl = \"env:R\"\nstream = \"s\"\nzzz = 1";
+    assert_eq!(keys(&destinations["streams"]), all(redis));
+    // Fixed credentials and a profile exclude each other, so each example leaves some keys commented.
+    let sqs = "[destinations.a]\nkind = \"sqs\"\nqueue_url = \"https://a.example/1/a\"\nzzz = 1";
+    assert_eq!(keys(&destinations["queue"]), all(sqs).replace("profile, ", ""));
+    let sns = "[destinations.a]\nkind = \"sns\"\ntopic_arn = \"arn:aws:sns:eu-west-1:1:a\"\nzzz = 1";
+    let own = ["access_key_id, ", "secret_access_key, ", "session_token, "];
+    let without = own.iter().fold(all(sns), |all, key| all.replace(key, ""));
+    assert_eq!(keys(&destinations["announcements"]), without);
+    let nats = "[destinations.a]\nkind = \"nats\"\nurl = \"nats://a\"\nsubject = \"x\"\nzzz = 1";
+    assert_eq!(keys(&destinations["nats"]), all(nats));
+    let amqp = "[destinations.a]\nkind = \"amqp\"\nurl = \"env:A\"\nrouting_key = \"b\"\n";
+    assert_eq!(keys(&destinations["rabbit"]), all(&format!("{amqp}zzz = 1")));
+    assert_eq!(keys(&destinations["rabbit"]["declare"]), all(&format!("{amqp}[destinations.a.declare]\nzzz = 1")));
     let route = "[destinations.a]\nkind = \"discard\"\n[[routes]]\nto = [\"a\"]\nzzz = 1";
     assert_eq!(keys(&examples["routes"][0]), all(route));
     let both = "[destinations.a]\nkind = \"discard\"\nurl = \"x\"\nbroker = \"y\"\ndeclare = true";

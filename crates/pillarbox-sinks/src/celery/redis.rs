@@ -19,10 +19,10 @@ use redis::{Pipeline, Value};
 
 use self::binding::Binding;
 use self::client::{Client, Link};
-use super::broker::RedisServer;
 use super::message::Outgoing;
 use super::route::{Routing, Target};
 use super::settings::{CeleryError, CelerySettings};
+use crate::redis_server::{self, RedisServer};
 
 const FANOUT: &str = "fanout";
 
@@ -60,7 +60,7 @@ impl Redis {
         routing: Routing,
         settings: CelerySettings,
     ) -> Result<Self, CeleryError> {
-        let client = Client::new(server, &settings)?;
+        let client = Client::new(server, &settings.tls, settings.sentinel_password.as_ref(), settings.timeout)?;
         let CelerySettings { task, declare: declares, timeout, key_prefix, priority_steps, separator, .. } = settings;
         Ok(Self {
             client,
@@ -242,7 +242,7 @@ impl Redis {
         let mut fresh = Vec::new();
         for parcel in parcels {
             for queue in self.routing.declarations(&parcel.message.recorded, &parcel.target) {
-                if queue.exchange.is_empty() || link.has_declared(&queue) || fresh.contains(&queue) {
+                if queue.exchange.is_empty() || link.state.has(&queue) || fresh.contains(&queue) {
                     continue;
                 }
                 let member = binding::member(&queue, &self.separator);
@@ -262,7 +262,7 @@ impl Redis {
             undeclared.extend(refused.map(|error| (Declaration::clone(queue), error)));
         }
         let is_declared = |queue: &Declaration| undeclared.iter().all(|(refused, _)| refused != queue);
-        link.declared(fresh.into_iter().map(Cow::into_owned).filter(is_declared));
+        link.state.add(fresh.into_iter().map(Cow::into_owned).filter(is_declared));
         Ok(undeclared)
     }
 
@@ -282,10 +282,7 @@ impl Redis {
         if count == 0 {
             return Ok(Vec::new());
         }
-        link.connection
-            .send_packed_commands(commands, 0, count)
-            .await
-            .map_err(|error| failure::lost(&self.shown, &error))
+        link.connection.run(commands, count).await.map_err(|error| redis_server::failure::lost(&self.shown, &error))
     }
 }
 

@@ -8,6 +8,8 @@ use pillarbox::Pattern;
 use serde_json::{Map, Value};
 
 use super::broker::Broker;
+use crate::broker_url::UrlError;
+use crate::redis_server::client::ClientError;
 use crate::tls::{Tls, TlsError};
 use crate::{Secret, redact};
 
@@ -299,4 +301,26 @@ pub enum CeleryError {
     /// The client could not be built.
     #[error("creating the broker client failed: {0}")]
     Client(String),
+}
+
+impl From<UrlError> for CeleryError {
+    fn from(error: UrlError) -> Self {
+        match error {
+            UrlError::Malformed { reason } => Self::Broker { reason },
+            UrlError::Scheme { scheme } => Self::Scheme { scheme },
+            UrlError::SeveralAddresses => Self::SeveralAddresses,
+            UrlError::Query { key, advice } => Self::Query { key, advice },
+            UrlError::Database { given } => Self::Database { given },
+            UrlError::MasterName => Self::MasterName,
+        }
+    }
+}
+
+impl From<ClientError> for CeleryError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Tls(error) => Self::Tls(error),
+            ClientError::Client(reason) => Self::Client(reason),
+        }
+    }
 }

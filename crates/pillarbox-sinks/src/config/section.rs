@@ -51,6 +51,16 @@ impl<'a> Section<'a> {
         self.table.contains_key(key)
     }
 
+    /// Returns the text of a key, without taking it.
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+        self.table.get(key).and_then(Value::as_str)
+    }
+
+    /// Drops the remaining keys, so that none of them is reported as unknown.
+    pub(crate) fn forget(&mut self) {
+        self.table.clear();
+    }
+
     /// Takes the value of a key. Reports a value of another type and returns `None`.
     pub fn take<T: FromConfig>(&mut self, key: &'static str) -> Option<T> {
         self.take_checked(key, |_: &T| Ok(()))

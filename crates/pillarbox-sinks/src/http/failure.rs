@@ -7,8 +7,8 @@ use std::time::Duration;
 use pillarbox::SendError;
 use url::Url;
 
-use super::client::{ClientError, ConnectTimedOut};
 use super::settings::HttpSettings;
+use crate::client::{ClientError, ConnectTimedOut, causes, root_cause};
 
 /// Too many open files in the system, and in this process. The codes are the same on Linux, macOS and the BSDs.
 const ENFILE: i32 = 23;
@@ -53,30 +53,13 @@ impl Failures {
                 "the certificate of {receiver} is not trusted: {cause}; set ca_file if it is from your own \
                  certificate authority"
             ))
-        } else if matches!(error, ClientError::Lost(error) if error.is_connect()) {
+        } else if error.is_connect() {
             SendError::unavailable(format_args!("cannot connect to {receiver}: {cause}"))
         } else if is_nonsense(error) {
             SendError::retry(format_args!("the response of {receiver} is not HTTP: {cause}"))
         } else {
             SendError::unavailable(format_args!("connection to {receiver} lost before the response: {cause}"))
         }
-    }
-}
-
-/// Returns the last error of the chain, which is the most precise.
-fn root_cause(error: &ClientError) -> String {
-    causes(error).last().map_or_else(|| "unknown".to_owned(), ToString::to_string)
-}
-
-fn causes(error: &ClientError) -> impl Iterator<Item = &(dyn Error + 'static)> {
-    std::iter::successors(error.source(), |cause| cause_of(*cause))
-}
-
-/// Returns the cause of an error. An I/O error's `source` skips the error that it wraps.
-fn cause_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
-    match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
-        Some(inner) => Some(inner),
-        None => error.source(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::address;
+use crate::client::address;
 use crate::content::{Content, SourceError};
 use crate::tls::{Tls, TlsError};
 use crate::{Secret, redact};

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
@@ -37,12 +35,14 @@ pub(crate) fn client_config(tls: &Tls, is_used: bool) -> Result<ClientConfig, Tl
 
 /// Returns all authorities in PEM, the system's too, for a client that drops the system's when it is given others. `None`
 /// means the system's only.
+#[cfg(any(feature = "celery", feature = "redis"))]
 pub(crate) fn authorities_pem(tls: &Tls) -> Result<Option<Vec<u8>>, TlsError> {
     let Some(pem) = &tls.authorities else { return Ok(None) };
     add_own(&mut RootCertStore::empty(), pem)?;
+    use base64::Engine as _;
     let mut pem = pem.clone();
     for certificate in rustls_native_certs::load_native_certs().certs {
-        let encoded = BASE64_STANDARD.encode(&certificate);
+        let encoded = base64::prelude::BASE64_STANDARD.encode(&certificate);
         pem.extend(format!("\n-----BEGIN CERTIFICATE-----\n{encoded}\n-----END CERTIFICATE-----\n").into_bytes());
     }
     Ok(Some(pem))

@@ -6,6 +6,7 @@ use ::redis::AsyncCommands as _;
 use futures_util::FutureExt as _;
 use pillarbox::{SendErrorKind, StoredEvent};
 use pillarbox_sinks::celery::CelerySettings;
+use pillarbox_testkit::redis::Sentinel;
 use pillarbox_testkit::{RabbitMq, Redis, wait_until};
 use serde_json::json;
 
@@ -161,10 +162,10 @@ async fn redis_is_killed_frozen_and_full() {
 async fn sentinels_lead_to_the_master_and_to_the_next_one() {
     let mut master = Redis::start_with(&[]).await;
     let next = Redis::start_with(&[("replicaof", &format!("127.0.0.1 {}", master.port()))]).await;
-    let sentinel = Sentinel::start(master.port()).await;
+    let sentinel = Sentinel::start(master.port(), None).await;
     let sink = sink(CelerySettings {
         master_name: Some("main".to_owned()),
-        ..impatient(&format!("sentinel://127.0.0.1:1;sentinel://127.0.0.1:{}/0", sentinel.port), false)
+        ..impatient(&format!("sentinel://127.0.0.1:1;sentinel://127.0.0.1:{}/0", sentinel.port()), false)
     });
     assert_eq!(send_one(&sink, to_queue("orders")).await, Ok(()));
     let length = async |url: &str| -> u32 { redis(url).await.llen("orders").await.unwrap() };
@@ -179,57 +180,6 @@ async fn sentinels_lead_to_the_master_and_to_the_next_one() {
     .await;
     let after: u32 = redis(&next.url()).await.llen("after").await.unwrap();
     assert_eq!(after, 1);
-}
-
-/// A sentinel for one master called `main`. It ends when the value is dropped.
-struct Sentinel {
-    child: std::process::Child,
-    port: u16,
-    _directory: tempfile::TempDir,
-}
-
-impl Sentinel {
-    async fn start(master: u16) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let port = free_port();
-        let path = directory.path().join("sentinel.conf");
-        let settings = format!(
-            "port {port}\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 {master} 1\n\
-             sentinel down-after-milliseconds main 300\nsentinel failover-timeout main 2000\n"
-        );
-        std::fs::write(&path, settings).unwrap();
-        let mut command = std::process::Command::new("redis-server");
-        command.arg(&path).arg("--sentinel").stdout(std::process::Stdio::null());
-        let child = command.spawn().unwrap();
-        let sentinel = Self { child, port, _directory: directory };
-        wait_until("the sentinel listens", PATIENCE, async || {
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
-        })
-        .await;
-        sentinel
-    }
-
-    /// Sentinels ask masters for their replicas only now and then.
-    async fn knows_a_replica(&self) {
-        let mut sentinel = redis(&format!("redis://127.0.0.1:{}", self.port)).await;
-        wait_until("the sentinel knows a replica that is well", PATIENCE, async || {
-            let mut command = ::redis::cmd("SENTINEL");
-            let replicas: Vec<std::collections::BTreeMap<String, String>> =
-                command.arg("REPLICAS").arg("main").query_async(&mut sentinel).await.unwrap();
-            replicas.iter().any(|replica| {
-                replica.get("flags").is_some_and(|flags| flags == "slave")
-                    && replica.get("master-link-status").is_some_and(|status| status == "ok")
-            })
-        })
-        .await;
-    }
-}
-
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[tokio::test]

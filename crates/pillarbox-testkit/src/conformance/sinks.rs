@@ -16,6 +16,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Defines the tests of a sink, one per check. `$open` is an async function that returns a fresh [`Broker`].
 #[macro_export]
 macro_rules! sink_suite {
+    (in $open:path; $($check:ident),+ $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $check() {
+                $crate::conformance::sinks::$check($open().await).await;
+            }
+        )+
+    };
     ($open:path) => {
         $crate::sink_suite! { in $open;
             every_confirmed_message_arrives_once,
@@ -30,14 +38,6 @@ macro_rules! sink_suite {
             a_run_is_stored_in_order_up_to_its_first_failure,
             reach_finds_what_is_wrong,
         }
-    };
-    (in $open:path; $($check:ident),+ $(,)?) => {
-        $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $check() {
-                $crate::conformance::sinks::$check($open().await).await;
-            }
-        )+
     };
 }
 
@@ -201,7 +201,7 @@ pub async fn a_server_that_is_down_is_an_outage_until_it_is_back(mut broker: imp
 /// # Panics
 /// When the check fails.
 pub async fn a_server_killed_in_the_middle_loses_nothing(mut broker: impl Broker) {
-    let (sink, messages) = (sink(&broker.keys()), messages(3000));
+    let (sink, messages) = (sink(&broker.keys()), messages(broker.many()));
     let sending = tokio::spawn({
         let messages = messages.clone();
         async move { send_until_confirmed(&*sink, &messages).await }

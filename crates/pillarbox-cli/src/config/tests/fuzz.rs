@@ -25,7 +25,7 @@ fn line(keys: &'static [&'static str]) -> impl Strategy<Value = String> {
 /// Returns destinations, users and headers with secrets in their usual places.
 fn with_secrets() -> impl Strategy<Value = String> {
     let keys = &["url", "secrets", "bearer", "headers", "headers.x-key", "broker", "sentinel_password"];
-    let destination = ("http|celery|discard|other", proptest::collection::vec(line(keys), 0..4));
+    let destination = ("http|celery|redis|discard|other", proptest::collection::vec(line(keys), 0..4));
     let user = line(&["password", "token"]);
     let tracing = line(&["headers", "headers.authorization"]);
     let password = ("[a-z]{0,5}", "[a-z0-9.:/?=&-]{0,12}");

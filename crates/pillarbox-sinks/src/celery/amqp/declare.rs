@@ -4,17 +4,18 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use lapin::options::{ExchangeBindOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
-use lapin::types::{AMQPValue, FieldTable, ShortString};
-use lapin::{Channel, ExchangeKind};
+use amq_protocol::types::{AMQPValue, FieldTable, ShortString};
 use pillarbox::SendError;
 use pillarbox::celery::Declaration;
 
-use super::publish::{Flight, Parcel};
-use super::{Link, encode, failure};
+use super::encode;
+use super::publish::Task;
 use crate::celery::moment::DELAY_BITS;
 use crate::celery::route::Routing;
 use crate::celery::settings::DIRECT;
+use crate::rabbitmq::Link;
+use crate::rabbitmq::failure::{self, Fault};
+use crate::rabbitmq::publish::Flight;
 
 const DELAY_DELIVERY: &str = "celery_delayed_delivery";
 
@@ -27,12 +28,12 @@ pub(super) struct Declared {
 
 /// The reason why a declaration failed.
 enum Problem {
-    Broker(lapin::Error),
+    Broker(Fault),
     Unsendable(SendError),
 }
 
-impl From<lapin::Error> for Problem {
-    fn from(error: lapin::Error) -> Self {
+impl From<Fault> for Problem {
+    fn from(error: Fault) -> Self {
         Self::Broker(error)
     }
 }
@@ -49,7 +50,7 @@ impl Declared {
         &self,
         flight: &Flight<'_>,
         routing: &Routing,
-        parcels: &[&Parcel<'_>],
+        parcels: &[&Task<'_>],
     ) -> Vec<Result<(), SendError>> {
         let mut tried: Vec<(Declaration, bool, Result<(), SendError>)> = Vec::new();
         let mut answers = Vec::with_capacity(parcels.len());
@@ -112,47 +113,35 @@ impl Declared {
             return Ok(());
         }
         let level = |level: usize| ShortString::from(format!("celery_delayed_{level}"));
-        let channel = link.connection.create_channel().await?;
+        let mut channel = link.open().await?;
         for current in (0..DELAY_BITS).rev() {
-            exchange(&channel, level(current), "topic", true).await?;
+            channel.declare_exchange(level(current), "topic", true).await?;
         }
-        exchange(&channel, DELAY_DELIVERY.into(), "topic", true).await?;
+        channel.declare_exchange(DELAY_DELIVERY.into(), "topic", true).await?;
         for current in (0..DELAY_BITS).rev() {
             let next = if current == 0 { DELAY_DELIVERY.into() } else { level(current - 1) };
             // A worker may be configured to declare classic queues. They work too.
             let declared = delay_queue(link, level(current), &next, current).await;
-            declared.or_else(|error| if is_other(&error) { Ok(()) } else { Err(error) })?;
+            declared.or_else(|fault| if fault.is_precondition() { Ok(()) } else { Err(fault) })?;
             let stars = "*.".repeat(DELAY_BITS - 1 - current);
-            let bind = QueueBindOptions::default();
-            let waits = format!("{stars}1.#").into();
-            channel.queue_bind(level(current), level(current), waits, bind, FieldTable::default()).await?;
-            let passes = format!("{stars}0.#").into();
-            let bind = ExchangeBindOptions::default();
-            channel.exchange_bind(next, level(current), passes, bind, FieldTable::default()).await?;
+            channel.bind_queue(level(current), level(current), format!("{stars}1.#").into()).await?;
+            channel.bind_exchange(next, level(current), format!("{stars}0.#").into()).await?;
         }
-        let _ = channel.close(200, "OK".into()).await;
         *self.delays.lock().unwrap_or_else(PoisonError::into_inner) = true;
         Ok(())
     }
 }
 
-/// Returns whether the error is 406: it exists, with other arguments.
-fn is_other(error: &lapin::Error) -> bool {
-    matches!(error.kind(), lapin::ErrorKind::ProtocolError(error) if error.get_id() == 406)
-}
-
 /// Declares a queue that holds messages for 2^level seconds and then passes them on.
-async fn delay_queue(link: &Link, name: ShortString, next: &ShortString, level: usize) -> lapin::Result<()> {
+async fn delay_queue(link: &Link, name: ShortString, next: &ShortString, level: usize) -> Result<(), Fault> {
     let mut arguments = FieldTable::default();
     arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
     arguments.insert("x-dead-letter-strategy".into(), AMQPValue::LongString("at-least-once".into()));
     arguments.insert("x-overflow".into(), AMQPValue::LongString("reject-publish".into()));
     arguments.insert("x-message-ttl".into(), AMQPValue::LongLongInt(1000 << level));
     arguments.insert("x-dead-letter-exchange".into(), AMQPValue::LongString(next.as_str().into()));
-    let channel = link.connection.create_channel().await?;
-    let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-    channel.queue_declare(name, durable, arguments).await?;
-    channel.close(200, "OK".into()).await
+    let mut channel = link.open().await?;
+    channel.declare_queue(name, true, arguments).await
 }
 
 /// Declares the exchange, the queue and the binding.
@@ -161,16 +150,14 @@ async fn declare(link: &Link, wanted: &Declaration, delayed: bool) -> Result<(),
     let name = encode::short("exchange", &wanted.exchange)?;
     let routing_key = encode::short("routing_key", &wanted.routing_key)?;
     let arguments = encode::arguments(&wanted.queue, &wanted.arguments)?;
-    let channel = link.connection.create_channel().await?;
+    let mut channel = link.open().await?;
     let is_own = !wanted.exchange.is_empty() && !wanted.exchange.starts_with("amq.");
     if is_own {
-        exchange(&channel, name.clone(), &wanted.exchange_type, wanted.durable).await?;
+        channel.declare_exchange(name.clone(), &wanted.exchange_type, wanted.durable).await?;
     }
-    let options = QueueDeclareOptions { durable: wanted.durable, ..QueueDeclareOptions::default() };
-    channel.queue_declare(queue.clone(), options, arguments).await?;
+    channel.declare_queue(queue.clone(), wanted.durable, arguments).await?;
     if !wanted.exchange.is_empty() {
-        let bind = QueueBindOptions::default();
-        channel.queue_bind(queue.clone(), name.clone(), routing_key, bind, FieldTable::default()).await?;
+        channel.bind_queue(queue.clone(), name.clone(), routing_key).await?;
     }
     if delayed && !wanted.exchange.is_empty() && wanted.exchange_type != DIRECT {
         // A message that comes out of the delay still has the delay's bits before its routing key.
@@ -180,32 +167,17 @@ async fn declare(link: &Link, wanted: &Declaration, delayed: bool) -> Result<(),
             format!("#.{}", wanted.routing_key)
         };
         let key = encode::short("routing_key", &key)?;
-        let bind = ExchangeBindOptions::default();
-        channel.exchange_bind(name.clone(), DELAY_DELIVERY.into(), key.clone(), bind, FieldTable::default()).await?;
-        channel.queue_bind(queue, name, key, QueueBindOptions::default(), FieldTable::default()).await?;
+        channel.bind_exchange(name.clone(), DELAY_DELIVERY.into(), key.clone()).await?;
+        channel.bind_queue(queue, name, key).await?;
     }
-    let _ = channel.close(200, "OK".into()).await;
     Ok(())
 }
 
-async fn exchange(channel: &Channel, name: ShortString, kind: &str, durable: bool) -> lapin::Result<()> {
-    let kind = match kind {
-        "direct" => ExchangeKind::Direct,
-        "topic" => ExchangeKind::Topic,
-        "fanout" => ExchangeKind::Fanout,
-        "headers" => ExchangeKind::Headers,
-        other => ExchangeKind::Custom(other.to_owned()),
-    };
-    let options = ExchangeDeclareOptions { durable, ..ExchangeDeclareOptions::default() };
-    channel.exchange_declare(name, kind, options, FieldTable::default()).await
-}
-
-fn explained(error: &lapin::Error, wanted: &Declaration, link: &Link) -> SendError {
-    if !failure::is_of_the_channel(error) || !link.connection.status().connected() {
-        return failure::lost(&link.address, error);
+fn explained(reason: &Fault, wanted: &Declaration, link: &Link) -> SendError {
+    if !reason.is_of_the_channel() || !link.is_connected() {
+        return failure::lost(&link.address, reason);
     }
-    let reason = failure::described(error);
-    if is_other(error) {
+    if reason.is_precondition() {
         return SendError::retry(format!(
             "the queue {:?} or its exchange {:?} exists with other arguments: {reason}; set these arguments in \
              `queues`, or delete the queue",

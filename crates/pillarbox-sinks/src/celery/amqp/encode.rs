@@ -1,10 +1,10 @@
 //! A message in AMQP: headers as a field table with the types that py-amqp would choose, and basic properties.
 
+use amq_protocol::protocol::BasicProperties;
+use amq_protocol::types::{AMQPValue, FieldArray, FieldTable, LongString, ShortString};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use chrono::{DateTime, Utc};
-use lapin::BasicProperties;
-use lapin::types::{AMQPValue, FieldArray, FieldTable, LongString, ShortString};
 use pillarbox::SendError;
 use pillarbox::celery::Fields;
 use serde_json::Value;
@@ -12,10 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::celery::message::Outgoing;
 use crate::celery::moment;
-
-/// The limit for headers and properties. They travel in one frame, and a frame that is too large closes the whole
-/// connection. RabbitMQ's smallest configured limit is 128 KiB.
-const LARGEST_HEADERS: usize = 120 * 1024;
+use crate::rabbitmq::LARGEST_HEADERS;
 
 /// The error for a header or property that cannot be sent.
 fn refused(name: &str, reason: &str) -> SendError {
@@ -83,7 +80,7 @@ fn text(given: &Fields<'_>, name: &str) -> Result<Option<ShortString>, SendError
 }
 
 pub(super) fn short(name: &str, text: &str) -> Result<ShortString, SendError> {
-    ShortString::try_new(text).map_err(|_| refused(name, "is longer than the 255 bytes that AMQP can carry"))
+    crate::rabbitmq::short(text).ok_or_else(|| refused(name, "is longer than the 255 bytes that AMQP can carry"))
 }
 
 fn headers(fields: &Fields<'_>) -> Result<FieldTable, SendError> {

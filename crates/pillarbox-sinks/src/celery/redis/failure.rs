@@ -2,26 +2,10 @@
 
 use pillarbox::SendError;
 use pillarbox::celery::Declaration;
-use redis::{RedisError, ServerError, Value};
+use redis::{ServerError, Value};
 
 use crate::celery::route::Target;
-
-/// Error codes of a server that can serve no client now.
-const OUTAGES: [&str; 13] = [
-    "LOADING",
-    "READONLY",
-    "OOM",
-    "MASTERDOWN",
-    "NOREPLICAS",
-    "MISCONF",
-    "BUSY",
-    "CLUSTERDOWN",
-    "TRYAGAIN",
-    "NOAUTH",
-    "WRONGPASS",
-    "NOPERM",
-    "UNBLOCKED",
-];
+use crate::redis_server::failure::{OUTAGES, away, reason};
 
 /// Returns the result of a message from the response to one of its commands.
 pub(super) fn judge(reply: &Value, target: &Target<'_>, shown: &str) -> Result<(), SendError> {
@@ -37,31 +21,22 @@ pub(super) fn judge(reply: &Value, target: &Target<'_>, shown: &str) -> Result<(
 }
 
 pub(super) fn server(error: &ServerError, what: &str, shown: &str) -> SendError {
-    let reason = format!("{} {}", error.code(), error.details().unwrap_or_default());
-    if OUTAGES.contains(&error.code()) {
-        return SendError::unavailable(format!("{shown} accepts no writes now: {}", reason.trim_end()));
+    let reason = reason(error);
+    // A login without permission writes to no queue.
+    if OUTAGES.contains(&error.code()) || error.code() == "NOPERM" {
+        return away(shown, &reason);
     }
     let advice = if error.code() == "WRONGTYPE" {
         "; its key has another type: rename the queue or the exchange, or set key_prefix"
     } else {
         ""
     };
-    SendError::retry(format!("{shown} refused {what}: {}{advice}", reason.trim_end()))
+    SendError::retry(format!("{shown} refused {what}: {reason}{advice}"))
 }
 
 /// The error for a binding that could not be written. It is the exchange's fault.
 pub(super) fn undeclared(error: &ServerError, queue: &Declaration, shown: &str) -> SendError {
     server(error, &format!("to bind the queue {:?} to the exchange {:?}", queue.queue, queue.exchange), shown)
-}
-
-/// The error for a connection that was lost.
-pub(super) fn lost(shown: &str, error: &RedisError) -> SendError {
-    SendError::unavailable(format!("connection to {shown} lost: {error}"))
-}
-
-/// The error for a connection that could not be made.
-pub(super) fn refused(shown: &str, error: &RedisError) -> SendError {
-    SendError::unavailable(format!("connection to {shown} failed: {error}"))
 }
 
 /// The error for a message that no queue is bound for. kombu would drop it silently.

@@ -1,7 +1,9 @@
 //! Measures the first questions of users on real parts: is each event sent once, and what happens when a relay or an endpoint
 //! dies. `make measure`, or one of them: `make measure ARGS=death`. For throughput and latency, see `make bench`.
 
+mod brokers;
 mod death;
+mod nats;
 mod once;
 mod outage;
 mod scene;
@@ -16,7 +18,7 @@ struct Arguments {
     what: Option<What>,
 }
 
-#[derive(Subcommand, Clone, Copy)]
+#[derive(Subcommand)]
 enum What {
     /// Two relays, 20,000 events: each is received exactly once when nothing fails.
     Once,
@@ -24,16 +26,25 @@ enum What {
     Death,
     /// An endpoint is down with 100,000 events waiting: other endpoints are not slowed, nothing is rewritten, nothing fails.
     Outage,
+    /// Each kind of broker, plainly, over TLS, in order, and while the broker or the relay is killed: what is lost or arrives twice.
+    Brokers(brokers::Options),
+    /// 20,000 events to a cluster of three NATS servers whose leader is killed every five seconds for a minute.
+    Nats,
+    /// What the order of aggregates costs on NATS.
+    NatsOrder,
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let all = vec![What::Once, What::Death, What::Outage];
+    let all = vec![What::Once, What::Death, What::Outage, What::Nats, What::NatsOrder];
     for what in Arguments::parse().what.map_or(all, |what| vec![what]) {
         match what {
             What::Once => once::measure().await?,
             What::Death => death::measure().await?,
             What::Outage => outage::measure().await?,
+            What::Brokers(options) => brokers::measure(options).await?,
+            What::Nats => nats::measure().await?,
+            What::NatsOrder => nats::order().await?,
         }
     }
     Ok(())

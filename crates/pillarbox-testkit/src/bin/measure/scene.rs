@@ -51,6 +51,22 @@ impl Scene {
         Ok(())
     }
 
+    /// Commits this many events of as many aggregates, a thousand per transaction. Returns their ids, in order.
+    pub(crate) async fn emit_spread(&self, count: usize, aggregates: usize) -> Result<Vec<String>> {
+        let payload = serde_json::json!({ "filler": "x".repeat(470) });
+        let mut ids = Vec::with_capacity(count);
+        while ids.len() < count {
+            let numbers = ids.len()..count.min(ids.len() + 1000);
+            let event =
+                |number: usize| Event::new("Order", number % aggregates, "order.placed").repeatable().payload(&payload);
+            let mut tx = self.store.pool().begin().await?;
+            let emitted = emit_all(&mut tx, numbers.map(event)).await?;
+            tx.commit().await?;
+            ids.extend(emitted.into_iter().map(|emitted| emitted.id.to_string()));
+        }
+        Ok(ids)
+    }
+
     /// Waits until this many events are delivered, or the time is up.
     pub(crate) async fn delivered(&self, count: u64, patience: Duration) -> Result<()> {
         let began = Instant::now();
@@ -60,7 +76,7 @@ impl Scene {
                 return Ok(());
             }
             ensure!(began.elapsed() < patience, "after {patience:?} there are {counts:?}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 

@@ -40,7 +40,7 @@ const GLOBAL_UNICAST_V6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0,
 const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
 /// Returns whether an address is on the public internet.
-pub(super) fn is_public(address: IpAddr) -> bool {
+pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => match embedded_v4(address) {
@@ -74,15 +74,15 @@ fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
 /// A name that resolves to private addresses only.
 #[derive(Debug, thiserror::Error)]
 #[error("{name} is at the private address {address}; set allow_private = true if that is intended")]
-pub(super) struct PrivateName {
+pub(crate) struct PrivateName {
     name: String,
     address: IpAddr,
 }
 
 /// The system's resolver. Unless private addresses are allowed, it leaves them out of its results.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Resolver {
-    pub(super) allow_private: bool,
+pub(crate) struct Resolver {
+    pub(crate) allow_private: bool,
 }
 
 impl Resolver {

@@ -1,14 +1,17 @@
-//! The HTTP client: hyper's pool of connections, TLS by rustls, a time limit for connecting, and a resolver that can refuse
+//! The HTTP client of several kinds: hyper's pool of connections, TLS by rustls, a time limit for connecting, and a resolver that can refuse
 //! private addresses. It follows no redirect and uses no proxy.
+
+pub(crate) mod address;
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, HeaderValue};
 use hyper::{Request, Response, Uri};
@@ -19,7 +22,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
 use tower_service::Service;
 
-use super::address::Resolver;
+use self::address::Resolver;
 
 /// Idle connections are closed before the 60 seconds after which common load balancers silently drop them.
 const IDLE_CONNECTION: Duration = Duration::from_secs(50);
@@ -38,17 +41,17 @@ pub struct Client {
 }
 
 /// The limits of a client.
-pub(super) struct Limits {
+pub(crate) struct Limits {
     /// The timeout until the head of the response.
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
     /// The timeout for DNS, TCP and TLS together.
-    pub(super) connect_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
     /// Whether private addresses are allowed.
-    pub(super) allow_private: bool,
+    pub(crate) allow_private: bool,
 }
 
 impl Client {
-    pub(super) fn new(tls: ClientConfig, limits: &Limits) -> Self {
+    pub(crate) fn new(tls: ClientConfig, limits: &Limits) -> Self {
         let mut tcp = HttpConnector::new_with_resolver(Resolver { allow_private: limits.allow_private });
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -69,7 +72,7 @@ impl Client {
     ///
     /// # Errors
     /// Fails if there is no response in time.
-    pub(super) async fn request(&self, mut request: Request<Bytes>) -> Result<Response<Incoming>, ClientError> {
+    pub(crate) async fn request(&self, mut request: Request<Bytes>) -> Result<Response<Incoming>, ClientError> {
         request.headers_mut().entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
         match tokio::time::timeout(self.timeout, self.inner.request(request.map(Full::new))).await {
             Ok(response) => response.map_err(ClientError::Lost),
@@ -85,6 +88,7 @@ impl Client {
         let (head, body) = self.request(request).await?.into_parts();
         match tokio::time::timeout(self.timeout, Limited::new(body, most).collect()).await {
             Ok(Ok(body)) => Ok(Response::from_parts(head, body.to_bytes())),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ClientError::TooLong { most }),
             Ok(Err(error)) => Err(ClientError::Body(error)),
             Err(_) => Err(ClientError::TimedOut),
         }
@@ -107,15 +111,47 @@ pub enum ClientError {
     /// No connection, or it was lost.
     #[error(transparent)]
     Lost(legacy::Error),
+    /// The body is longer than it may be.
+    #[error("the response has more than {most} bytes")]
+    TooLong {
+        /// The limit.
+        most: usize,
+    },
     /// The body could not be read.
     #[error("reading the response failed")]
     Body(#[source] BoxError),
 }
 
+impl ClientError {
+    /// Returns whether there was no connection, so that nothing was sent.
+    #[must_use]
+    pub fn is_connect(&self) -> bool {
+        matches!(self, Self::Lost(error) if error.is_connect())
+    }
+}
+
+/// Returns the text of the last error of the chain, which is the most precise.
+pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
+    causes(error).last().map_or_else(|| "unknown".to_owned(), ToString::to_string)
+}
+
+/// Returns an error and its causes, the nearest first.
+pub(crate) fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| cause_of(*error))
+}
+
+/// Returns the cause of an error. An I/O error's `source` skips the error that it wraps.
+fn cause_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        Some(inner) => Some(inner),
+        None => error.source(),
+    }
+}
+
 /// Connecting took too long.
 #[derive(Debug, thiserror::Error)]
 #[error("no connection in time")]
-pub(super) struct ConnectTimedOut;
+pub(crate) struct ConnectTimedOut;
 
 /// A connector with a time limit for the whole of its work.
 #[derive(Clone)]
