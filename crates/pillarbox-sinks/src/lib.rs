@@ -20,7 +20,7 @@ mod broker_url;
 #[cfg(feature = "celery")]
 pub mod celery;
 #[cfg(feature = "client")]
-mod client;
+pub mod client;
 pub mod config;
 pub mod content;
 pub mod discard;

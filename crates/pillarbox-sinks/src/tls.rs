@@ -6,7 +6,7 @@ mod client;
 
 use std::fmt;
 
-#[cfg(any(feature = "celery", feature = "redis"))]
+#[cfg(any(feature = "celery", feature = "kafka", feature = "redis"))]
 pub(crate) use self::client::authorities_pem;
 #[cfg(feature = "tls")]
 #[allow(unused_imports, reason = "a kind may need only the other one")]

@@ -23,11 +23,16 @@ fn refusal(text: &str) -> String {
 
 /// Returns the default file with its examples uncommented, without those of kinds that this program was built without.
 fn default_file_with_examples() -> String {
-    let without_kafka = || {
-        let (before, from_it) = DEFAULT_FILE.split_once("#[destinations.kafka]").unwrap();
-        format!("{before}#[[routes]]{}", from_it.split_once("#[[routes]]").unwrap().1)
-    };
-    let file = if cfg!(feature = "kafka") { DEFAULT_FILE.to_owned() } else { without_kafka() };
+    let left_out = [
+        ("kafka", cfg!(feature = "kafka")),
+        ("queue", cfg!(feature = "sqs")),
+        ("announcements", cfg!(feature = "sns")),
+    ];
+    let mut file = DEFAULT_FILE.to_owned();
+    for (name, _) in left_out.iter().filter(|(_, is_built)| !is_built) {
+        let (before, from_it) = file.split_once(&format!("#[destinations.{name}]\n")).unwrap();
+        file = format!("{before}{}", from_it.split_once("\n\n").unwrap().1);
+    }
     let real =
         |line: &str| line.strip_prefix('#').filter(|rest| rest.starts_with(|c: char| c != ' ')).map(str::to_owned);
     file.lines().map(|line| real(line).unwrap_or_else(|| line.to_owned()) + "\n").collect()
@@ -119,15 +124,18 @@ fn the_default_files_examples_show_the_defaults_of_a_destination() {
     assert_eq!(defaults(&examples, "nats", &choices), defaults(&least, "nats", &choices));
     let choices = [&["rate", "declare"], &files[..]].concat();
     assert_eq!(defaults(&examples, "rabbit", &choices), defaults(&least, "rabbit", &choices));
-    let least = parse(
-        "[destinations.queue]\nkind = \"sqs\"\nqueue_url = \"https://sqs.eu-west-1.amazonaws.com/123456789012/orders.fifo\"\n\
-         [destinations.announcements]\nkind = \"sns\"\ntopic_arn = \"arn:aws:sns:eu-west-1:123456789012:announcements\"",
-    )
-    .unwrap();
-    let own = ["region", "endpoint", "profile", "access_key_id", "secret_access_key", "session_token", "rate"];
-    let choices = [&own[..], &files].concat();
-    for name in ["queue", "announcements"] {
-        assert_eq!(defaults(&examples, name, &choices), defaults(&least, name, &choices));
+    #[cfg(all(feature = "sns", feature = "sqs"))]
+    {
+        let least = parse(
+            "[destinations.queue]\nkind = \"sqs\"\nqueue_url = \"https://sqs.eu-west-1.amazonaws.com/123456789012/orders.fifo\"\n\
+             [destinations.announcements]\nkind = \"sns\"\ntopic_arn = \"arn:aws:sns:eu-west-1:123456789012:announcements\"",
+        )
+        .unwrap();
+        let own = ["region", "endpoint", "profile", "access_key_id", "secret_access_key", "session_token", "rate"];
+        let choices = [&own[..], &files].concat();
+        for name in ["queue", "announcements"] {
+            assert_eq!(defaults(&examples, name, &choices), defaults(&least, name, &choices));
+        }
     }
     #[cfg(feature = "kafka")]
     {
@@ -173,13 +181,16 @@ fn the_default_files_examples_have_every_key_of_a_destination_and_a_route() {
     assert_eq!(keys(&destinations["celery"]["queues"]["orders"]), more("[destinations.a.queues.q]\n"));
     let redis = "[destinations.a]\nkind = \"redis\"\nurl = \"env:R\"\nstream = \"s\"\nzzz = 1";
     assert_eq!(keys(&destinations["streams"]), all(redis));
-    // Fixed credentials and a profile exclude each other, so each example leaves some keys commented.
-    let sqs = "[destinations.a]\nkind = \"sqs\"\nqueue_url = \"https://a.example/1/a\"\nzzz = 1";
-    assert_eq!(keys(&destinations["queue"]), all(sqs).replace("profile, ", ""));
-    let sns = "[destinations.a]\nkind = \"sns\"\ntopic_arn = \"arn:aws:sns:eu-west-1:1:a\"\nzzz = 1";
-    let own = ["access_key_id, ", "secret_access_key, ", "session_token, "];
-    let without = own.iter().fold(all(sns), |all, key| all.replace(key, ""));
-    assert_eq!(keys(&destinations["announcements"]), without);
+    #[cfg(all(feature = "sns", feature = "sqs"))]
+    {
+        // Fixed credentials and a profile exclude each other, so each example leaves some keys commented.
+        let sqs = "[destinations.a]\nkind = \"sqs\"\nqueue_url = \"https://a.example/1/a\"\nzzz = 1";
+        assert_eq!(keys(&destinations["queue"]), all(sqs).replace("profile, ", ""));
+        let sns = "[destinations.a]\nkind = \"sns\"\ntopic_arn = \"arn:aws:sns:eu-west-1:1:a\"\nzzz = 1";
+        let own = ["access_key_id, ", "secret_access_key, ", "session_token, "];
+        let without = own.iter().fold(all(sns), |all, key| all.replace(key, ""));
+        assert_eq!(keys(&destinations["announcements"]), without);
+    }
     let nats = "[destinations.a]\nkind = \"nats\"\nurl = \"nats://a\"\nsubject = \"x\"\nzzz = 1";
     assert_eq!(keys(&destinations["nats"]), all(nats));
     let amqp = "[destinations.a]\nkind = \"amqp\"\nurl = \"env:A\"\nrouting_key = \"b\"\n";

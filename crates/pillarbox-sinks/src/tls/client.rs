@@ -35,7 +35,7 @@ pub(crate) fn client_config(tls: &Tls, is_used: bool) -> Result<ClientConfig, Tl
 
 /// Returns all authorities in PEM, the system's too, for a client that drops the system's when it is given others. `None`
 /// means the system's only.
-#[cfg(any(feature = "celery", feature = "redis"))]
+#[cfg(any(feature = "celery", feature = "kafka", feature = "redis"))]
 pub(crate) fn authorities_pem(tls: &Tls) -> Result<Option<Vec<u8>>, TlsError> {
     let Some(pem) = &tls.authorities else { return Ok(None) };
     add_own(&mut RootCertStore::empty(), pem)?;
