@@ -214,8 +214,13 @@ impl CeleryOutbox {
     /// # Panics
     /// When the database refuses them.
     pub async fn execute(&self, statements: &str) {
-        let statements = sqlx::raw_sql(AssertSqlSafe(statements.to_owned()));
-        with!(self, pool => pool.execute(statements).await.map(drop)).expect("the statements are right");
+        loop {
+            let statements = sqlx::raw_sql(AssertSqlSafe(statements.to_owned()));
+            match with!(self, pool => pool.execute(statements).await.map(drop)) {
+                Ok(()) => return,
+                Err(error) => assert!(is_deadlock(&error), "the statements are right: {error}"),
+            }
+        }
     }
 
     /// Returns the number that a statement returns.
@@ -300,29 +305,39 @@ impl CeleryOutbox {
         ids
     }
 
-    /// Selects a batch as the package's own relay does, and marks it as in flight.
+    /// Selects a batch as the package's own relay does, and marks it as in flight. After a deadlock, which MariaDB ends by an
+    /// error, it selects again, as that relay does in its next round.
     ///
     /// # Panics
     /// When the database does not respond.
     pub async fn select_as_its_relay(&self, stale: Duration, limit: i32) -> Vec<i64> {
+        loop {
+            match self.try_select_as_its_relay(stale, limit).await {
+                Ok(ids) => return ids,
+                Err(error) => assert!(is_deadlock(&error), "the table can be read and written: {error}"),
+            }
+        }
+    }
+
+    async fn try_select_as_its_relay(&self, stale: Duration, limit: i32) -> Result<Vec<i64>, sqlx::Error> {
         macro_rules! select {
             ($pool:expr, $selected:expr) => {{
-                let mut tx = $pool.begin().await.expect("the database answers");
+                let mut tx = $pool.begin().await?;
                 let select = sqlx::query_scalar($selected).bind(stale.as_secs_f64()).bind(limit);
-                let ids: Vec<i64> = select.fetch_all(&mut *tx).await.expect("the table can be read");
+                let ids: Vec<i64> = select.fetch_all(&mut *tx).await?;
                 if !ids.is_empty() {
                     let update =
                         format!("UPDATE celery_outbox SET updated_at = current_timestamp(6) WHERE {}", among(&ids));
-                    tx.execute(AssertSqlSafe(update)).await.expect("the table can be written");
+                    tx.execute(AssertSqlSafe(update)).await?;
                 }
-                tx.commit().await.expect("the database commits");
+                tx.commit().await?;
                 ids
             }};
         }
-        match &self.database {
+        Ok(match &self.database {
             Database::Postgres(_, pool) => select!(pool, SELECTED_POSTGRES),
             Database::Mysql(_, pool) => select!(pool, SELECTED_MYSQL),
-        }
+        })
     }
 
     /// Returns the dead letters: task id, retries, reason.
@@ -339,4 +354,8 @@ impl CeleryOutbox {
 pub fn among(ids: &[i64]) -> String {
     let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
     format!("id IN ({})", ids.join(", "))
+}
+
+fn is_deadlock(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|error| error.code().as_deref() == Some("40001"))
 }

@@ -148,6 +148,7 @@ impl<'a> Sending<'a> {
     /// that the client knows as missing or forbidden, which may have changed since.
     fn enqueue(&mut self, producer: &Producer, reports: &Arc<Reports>) -> (Vec<usize>, BTreeSet<String>) {
         let (mut sent, mut stale) = (Vec::with_capacity(self.messages.len()), BTreeSet::new());
+        let Some(_enqueueing) = producer.begin() else { return (sent, stale) };
         for run in &self.runs {
             for place in run.clone() {
                 match (&self.results[place], &self.messages[place]) {
@@ -211,6 +212,8 @@ impl<'a> Sending<'a> {
                     Some(Err(failure::of(code, &message.topic, message.bytes())))
                 }
                 (_, Some(stopped), _) => Some(Err(stopped.clone())),
+                // Another batch purged the queue. The next round sends the message.
+                (Some(Err(Code::PurgeQueue)), None, None) => None,
                 // The message behind a refused one, which the next round sends.
                 (_, None, Some((Code::GaplessGuarantee, _))) => None,
                 (_, None, Some((code, reason))) => Some(Err(failure::fatal(*code, reason))),

@@ -87,7 +87,7 @@ impl Producers {
         let client =
             client.map_err(|error| SendError::unavailable(format!("creating the Kafka producer failed: {error}")))?;
         let (is_forgotten, stored) = (AtomicBool::new(false), Mutex::default());
-        Ok(Producer { client: Some(client), is_gapless, is_forgotten, stored })
+        Ok(Producer { client: Some(client), is_gapless, is_forgotten, stored, enqueueing: Mutex::default() })
     }
 }
 
@@ -100,6 +100,8 @@ pub(super) struct Producer {
     is_forgotten: AtomicBool,
     /// Topics and keys whose partitions have stored a message of this producer, by their hashes.
     stored: Mutex<HashSet<u64>>,
+    /// Locked while messages are enqueued, and by a purge.
+    enqueueing: Mutex<()>,
 }
 
 /// The most topics and keys that a producer remembers.
@@ -145,10 +147,21 @@ impl Producer {
         })
     }
 
-    /// Removes the messages that were not sent yet. Messages in flight stay: if a broker stores them late, then before
-    /// everything that this producer sends after them.
+    /// Removes the messages that were not sent yet, those of other batches too: they are sent again. Messages in flight stay: if
+    /// a broker stores them late, then before everything that this producer sends after them. A producer that keeps the order of
+    /// runs is not used again, because the purge may remove a message and not the one behind it.
     pub(super) fn purge(&self) {
+        let _enqueueing = lock(&self.enqueueing);
+        if self.is_gapless {
+            self.forget();
+        }
         self.client().purge(PurgeConfig::default().queue().non_blocking());
+    }
+
+    /// Keeps purges out while messages are enqueued. Returns `None` if the producer is not used any more.
+    pub(super) fn begin(&self) -> Option<MutexGuard<'_, ()>> {
+        let enqueueing = lock(&self.enqueueing);
+        self.is_usable().then_some(enqueueing)
     }
 
     /// Returns the fatal error after which the producer sends nothing.
