@@ -105,6 +105,7 @@ macro_rules! relay_suite {
             order:
                 one_claim_takes_an_aggregate_in_the_order_of_seq,
                 nothing_is_claimed_behind_a_live_lease,
+                a_claim_goes_behind_the_events_that_its_relay_names,
                 a_claim_ends_an_aggregate_where_its_limit_does,
                 an_event_is_not_claimed_before_an_earlier_one_that_waits_for_a_retry,
                 an_outage_holds_up_its_aggregate_though_it_used_no_attempt,

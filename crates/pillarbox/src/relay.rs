@@ -48,7 +48,7 @@ use flight::Flight;
 use gauge::Gauge;
 use lane::Lane;
 use load::{Batch, Load, Permit, Weight, lock};
-use order::{Sequence, Turn};
+use order::{Offer, Sequence, Turn};
 use settler::{Settler, Settling};
 use wake::Waker;
 
@@ -149,13 +149,14 @@ impl Relay {
         engine.start_settling();
         engine.sweep().await?;
         engine.unpark().await?;
-        let claim = engine.claim(true).await?;
+        let (claim, offer) = engine.claim(true).await?;
         let processed = claim.len() as u64;
         // A pass has nothing else in flight.
         if let Some((ticket, losses)) = claim.sent_alone() {
             engine.blame(ticket, losses).await;
         }
         engine.dispatch(claim);
+        drop(offer);
         engine.load.at_most(Weight::default()).await;
         Ok(Pass { processed, remaining: engine.store.remaining().await? })
     }
@@ -227,13 +228,16 @@ impl Engine {
         self.running.load(Ordering::Relaxed)
     }
 
-    /// Claim: takes a batch. With `alone`, the batch may be one event that must be sent alone.
-    async fn claim(&self, alone: bool) -> Result<Claim, StoreError> {
+    /// Claim: takes a batch. With `alone`, the batch may be one event that must be sent alone. The caller drops the offer when the
+    /// batch is dispatched.
+    async fn claim(&self, alone: bool) -> Result<(Claim, Offer), StoreError> {
+        let offer = self.offer();
         let ask = Ask {
             limit: self.settings.batch_size,
             bytes: self.settings.bytes_in_flight / 2,
             lease: self.settings.lease,
             order: self.settings.order,
+            behind: &offer.behind,
             whole: !self.is_running(),
             claim_by: self.settings.claim_by,
             alone,
@@ -244,7 +248,7 @@ impl Engine {
             claim.set_trace(tracer.claimed(&claim, clock::since(began)));
         }
         self.observers.tell("turned", Observer::turned);
-        Ok(claim)
+        Ok((claim, offer))
     }
 
     /// Send: starts all events at once, or each one at its turn if order is kept.

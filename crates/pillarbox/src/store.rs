@@ -109,16 +109,18 @@ pub enum ClaimBy {
 
 /// The parameters of a claim.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask {
+pub struct Ask<'a> {
     /// The maximum number of events.
     pub limit: usize,
     /// The approximate maximum of payload bytes. A claim may always have one event.
     pub bytes: usize,
     /// How long the lease lasts.
     pub lease: Duration,
-    /// The order. With [`Order::Aggregate`], an event is claimed only if all earlier events of its aggregate are delivered or
-    /// precede it in the same claim.
+    /// The order. With [`Order::Aggregate`], an event is claimed only if all earlier events of its aggregate are delivered,
+    /// precede it in the same claim, or are among `behind`.
     pub order: Order,
+    /// The `seq` of events that the caller holds already and sends first, or has delivered without having settled them.
+    pub behind: &'a [i64],
     /// Whether an ordered claim examines every due event before it returns an empty claim. If not, it may leave events that
     /// have just become free to the next claim.
     pub whole: bool,
@@ -128,7 +130,7 @@ pub struct Ask {
     pub alone: bool,
 }
 
-impl Ask {
+impl Ask<'_> {
     /// Returns the exclusive limit of losses per event. Events at or above it are failed by the sweep, or not asked for.
     #[must_use]
     pub const fn losses_below(&self) -> u32 {
@@ -138,7 +140,7 @@ impl Ask {
     /// Creates a request without an order.
     #[must_use]
     pub const fn new(limit: usize, bytes: usize, lease: Duration) -> Self {
-        Self { limit, bytes, lease, order: Order::None, whole: true, claim_by: ClaimBy::Auto, alone: true }
+        Self { limit, bytes, lease, order: Order::None, behind: &[], whole: true, claim_by: ClaimBy::Auto, alone: true }
     }
 }
 
@@ -234,7 +236,7 @@ pub trait Claims: Send + Sync + 'static {
 
     /// Claims due events, oldest first. The claim is empty when no event is due. It never contains an event that another
     /// claim holds. An event that must be sent alone is claimed alone.
-    async fn claim(&self, ask: Ask) -> Result<Claim, StoreError>;
+    async fn claim(&self, ask: Ask<'_>) -> Result<Claim, StoreError>;
 
     /// Writes the verdicts of claimed events. Each event is written only if its claim still holds it. Events that were
     /// claimed together are written together or not at all. Returns the tickets that no longer hold their events; these

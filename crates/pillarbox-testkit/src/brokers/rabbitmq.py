@@ -14,6 +14,8 @@ with pika.BlockingConnection(pika.URLParameters(url)) as connection:
     count = channel.queue_declare(queue, passive=True).method.message_count
     seen = 0
     if count:
+        # More deliveries, while another client publishes, would race with the end of the consumer.
+        channel.basic_qos(prefetch_count=count)
         for method, properties, body in channel.consume(queue):
             headers = {name: str(value) for name, value in (properties.headers or {}).items()}
             for name in ("content_type", "delivery_mode", "message_id", "type", "timestamp", "app_id"):

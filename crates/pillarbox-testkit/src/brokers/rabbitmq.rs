@@ -2,13 +2,17 @@
 
 use async_trait::async_trait;
 use lapin::options::QueueDeclareOptions;
-use lapin::types::FieldTable;
+use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Connection, ConnectionProperties};
 use uuid::Uuid;
 
 use super::{Broker, Certificates, Received, WRONG_PASSWORD, read};
 use crate::rabbitmq::{MAX_MESSAGE_SIZE, RabbitMq, shared_url};
 use crate::{Proxy, Swallow};
+
+/// Milliseconds after which the shared broker deletes a queue that nobody uses. The messages of all queues share its memory, and
+/// a broker without memory blocks publishers.
+const EXPIRES: i64 = 180_000;
 
 /// A durable queue on a broker.
 #[derive(Debug)]
@@ -97,7 +101,11 @@ impl RabbitBroker {
         let connection = self.connect().await;
         let channel = connection.create_channel().await.expect("a channel opens");
         let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-        let declared = channel.queue_declare(self.queue.as_str().into(), durable, FieldTable::default()).await;
+        let mut arguments = FieldTable::default();
+        if let Server::Shared(_) = self.server {
+            arguments.insert("x-expires".into(), AMQPValue::LongLongInt(EXPIRES));
+        }
+        let declared = channel.queue_declare(self.queue.as_str().into(), durable, arguments).await;
         declared.expect("the queue is declared");
         connection.close(200, "done".into()).await.expect("the connection closes");
     }

@@ -15,8 +15,8 @@ use super::Outbox;
 use super::outbox::{ASK, BY_ANN, deliver, fail, park};
 
 const HOUR: Duration = Duration::from_secs(3600);
-const ORDERED: Ask = Ask { order: Order::Aggregate(OnFailed::Block), ..ASK };
-const SKIPPING: Ask = Ask { order: Order::Aggregate(OnFailed::Skip), ..ASK };
+const ORDERED: Ask<'static> = Ask { order: Order::Aggregate(OnFailed::Block), ..ASK };
+const SKIPPING: Ask<'static> = Ask { order: Order::Aggregate(OnFailed::Skip), ..ASK };
 
 fn of(aggregate: &str) -> Event {
     Event::new("Account", aggregate, "account.changed").repeatable()
@@ -44,7 +44,7 @@ fn aggregates(claim: &Claim) -> String {
 }
 
 /// Claims, and settles the first event with this change; the other events are given back.
-async fn settle_first(outbox: &dyn Outbox, ask: Ask, change: Change) {
+async fn settle_first(outbox: &dyn Outbox, ask: Ask<'_>, change: Change) {
     let give_back = |attempts| Verdict::of(Change::Release { after: Duration::ZERO }, attempts);
     let mut change = Some(change);
     let claim = outbox.claim_with(ask).await;
@@ -58,7 +58,7 @@ async fn settle_first(outbox: &dyn Outbox, ask: Ask, change: Change) {
 }
 
 /// Claims, and delivers all.
-async fn deliver_all(outbox: &dyn Outbox, ask: Ask) -> Vec<Uuid> {
+async fn deliver_all(outbox: &dyn Outbox, ask: Ask<'_>) -> Vec<Uuid> {
     let claim = outbox.claim_with(ask).await;
     let claimed = ids(&claim);
     outbox.settle(claim.into_iter().map(deliver).collect()).await;
@@ -81,6 +81,19 @@ pub async fn nothing_is_claimed_behind_a_live_lease(outbox: &dyn Outbox) {
     assert!(outbox.claim_with(ORDERED).await.is_empty());
     outbox.settle(first.into_iter().map(deliver).collect()).await;
     assert_eq!(ids(&outbox.claim_with(ORDERED).await), emitted[1..2]);
+}
+
+/// A relay claims behind the events that it holds itself, but not behind others.
+pub async fn a_claim_goes_behind_the_events_that_its_relay_names(outbox: &dyn Outbox) {
+    let emitted = emit(outbox, "aababa").await;
+    let held = outbox.claim_with(Ask { limit: 2, ..ORDERED }).await;
+    assert_eq!(ids(&held), emitted[..2]);
+    let seqs: Vec<i64> = held.iter().map(|claimed| claimed.event().seq).collect();
+    let other = outbox.another().await.claim(Ask { limit: 1, ..ORDERED }).await.unwrap();
+    assert_eq!(ids(&other), emitted[2..3]);
+    assert!(outbox.claim_with(Ask { behind: &seqs[1..], ..ORDERED }).await.is_empty(), "the first is not named");
+    let behind = outbox.claim_with(Ask { behind: &seqs, ..ORDERED }).await;
+    assert_eq!(ids(&behind), [emitted[3], emitted[5]], "of the other aggregate, another relay holds the first");
 }
 
 /// Events that the limit left out come after the events that it took.
@@ -193,7 +206,7 @@ pub async fn bytes_end_a_claim_without_a_gap(outbox: &dyn Outbox) {
 }
 
 /// Emits five pages of blocked events, and others after them.
-async fn block_many(outbox: &dyn Outbox, small: Ask) {
+async fn block_many(outbox: &dyn Outbox, small: Ask<'_>) {
     emit(outbox, "a").await;
     settle_first(outbox, small, fail()).await;
     outbox.emit((0..500).map(|_| of("a")).collect()).await;

@@ -57,7 +57,7 @@ pub trait Outbox: Send + Sync {
 pub const LEASE: Duration = Duration::from_secs(300);
 
 /// A claim of all due events, with a long lease.
-pub const ASK: Ask = Ask::new(1000, usize::MAX, LEASE);
+pub const ASK: Ask<'static> = Ask::new(1000, usize::MAX, LEASE);
 
 /// An audit entry of a person.
 pub const BY_ANN: Entry<'static> = Entry::Anew { who: "ann", target: "what was asked for" };
@@ -92,7 +92,7 @@ impl dyn Outbox + '_ {
     }
 
     /// Claims with these parameters.
-    pub async fn claim_with(&self, ask: Ask) -> Claim {
+    pub async fn claim_with(&self, ask: Ask<'_>) -> Claim {
         self.store().claim(ask).await.expect("a claim")
     }
 

@@ -110,7 +110,7 @@ impl Claims for SimulatedStore {
         true
     }
 
-    async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
+    async fn claim(&self, ask: Ask<'_>) -> Result<Claim, StoreError> {
         let token = self.world.id();
         let until = tokio::time::Instant::now().into_std() + ask.lease;
         let (world, process) = (&self.world, self.process);

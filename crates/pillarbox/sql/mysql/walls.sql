@@ -1,6 +1,6 @@
 -- Claim with order = "aggregate": the wall of each aggregate of a page, that is, the first event of the aggregate that must be
 -- sent first and is not on the page. ?1 a JSON array of [any seq of the aggregate, its last seq on the page], ?2 a JSON array of
--- the seqs of the page, ?3 whether a failed event blocks its aggregate.
+-- the seqs of the page and of events that the relay sends first, ?3 whether a failed event blocks its aggregate.
 SELECT asked.place,
        (SELECT event.seq FROM outbox_event AS event FORCE INDEX (outbox_event_order)
         WHERE event.aggregate_type = one.aggregate_type AND event.aggregate_id = one.aggregate_id

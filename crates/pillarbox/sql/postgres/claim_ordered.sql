@@ -1,7 +1,7 @@
 -- Claim with order = "aggregate": an event only after all earlier events of its aggregate, or together with them.
 -- $1 limit, $2 bytes, $3 seconds of the lease, $4 token, $5 losses before an event is a suspect, $6 losses from which on it is
 -- left out, $7 and $8 the place after which to begin, $9 whether a failed event blocks its aggregate, $10 the number of due
--- events to read. Names are compared byte by byte, as in the index outbox_event_order: that is twice as fast.
+-- events to read, $11 the seqs of events that the relay sends first. Names are compared byte by byte, as in the index outbox_event_order: that is twice as fast.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ), seen AS MATERIALIZED (
@@ -36,7 +36,7 @@ WITH clock AS MATERIALIZED (
                                 AND event.claims = 0 AND event.claimed_by IS NULL AND event.parked_on IS NULL
                                 AND event.error_message = '')
                       END
-                  AND event.id NOT IN (SELECT id FROM seen)
+                  AND event.seq NOT IN (SELECT seq FROM seen UNION ALL SELECT unnest($11::bigint[]))
                 ORDER BY event.seq
                 LIMIT 1)
            END AS wall

@@ -1,6 +1,6 @@
 -- Walls: for each aggregate with locked events of this transaction, the first event that must be sent first and is not locked
--- by it. It sees commits since the locks were taken. $1 and $2 the aggregates, $3 the last locked event of each, $4 all locked
--- events, $5 whether a failed event blocks its aggregate. Aggregates without a wall are left out of the result.
+-- by it. It sees commits since the locks were taken. $1 and $2 the aggregates, $3 the last locked event of each, $4 the seqs of all
+-- locked events and of events that the relay sends first, $5 whether a failed event blocks its aggregate. Aggregates without a wall are left out of the result.
 SELECT held.place - 1 AS place, wall.seq
 FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS held (aggregate_type, aggregate_id, last, place)
 CROSS JOIN LATERAL (
@@ -16,7 +16,7 @@ CROSS JOIN LATERAL (
                     AND event.attempts = 0 AND event.claims = 0
                     AND event.claimed_by IS NULL AND event.parked_on IS NULL AND event.error_message = '')
           END
-      AND event.id NOT IN (SELECT unnest($4::uuid[]))
+      AND event.seq NOT IN (SELECT unnest($4::bigint[]))
     ORDER BY event.seq
     LIMIT 1
 ) AS wall

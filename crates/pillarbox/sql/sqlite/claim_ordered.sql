@@ -1,6 +1,7 @@
 -- Claim with order = "aggregate", first half: an event only after all earlier events of its aggregate, or together with them.
 -- ?1 limit, ?2 bytes, ?3 losses before an event is a suspect, ?4 losses from which on it is left out, ?5 whether a failed event
--- blocks its aggregate, ?6 the number of due events to read, ?7 and ?8 the place after which to begin.
+-- blocks its aggregate, ?6 the number of due events to read, ?7 and ?8 the place after which to begin,
+-- ?9 a JSON array of the seqs of events that the relay sends first.
 WITH clock AS MATERIALIZED (
     SELECT strftime('%Y-%m-%dT%H:%M:%fZ', 'now') AS now
 ), seen AS MATERIALIZED (
@@ -33,7 +34,7 @@ WITH clock AS MATERIALIZED (
                                 AND event.claims = 0 AND event.claimed_by IS NULL AND event.parked_on IS NULL
                                 AND event.error_message = '')
                       END
-                  AND event.seq NOT IN (SELECT seq FROM seen)
+                  AND event.seq NOT IN (SELECT seq FROM seen UNION ALL SELECT value FROM json_each(?9))
                 ORDER BY event.seq
                 LIMIT 1)
            END AS wall

@@ -189,8 +189,12 @@ impl Job {
 
     /// Replaces the permit, so that the event counts as a probe. It will be in flight for long, and others need not wait for
     /// it.
-    pub(super) fn reload(&self, permit: Permit) {
-        lock(&self.flight.state).permit = Some(permit);
+    pub(super) fn reload(&self, mut permit: Permit) {
+        let mut state = lock(&self.flight.state);
+        if let Some(before) = &mut state.permit {
+            permit.take_place(before);
+        }
+        state.permit = Some(permit);
     }
 
     /// Records the answer of the destination, and ends the flight if it is the last one.

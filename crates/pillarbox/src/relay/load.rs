@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::gauge::Gauge;
 use super::log::Named;
+use super::order::Place;
 use crate::clock;
 use crate::delivery::Change;
 use crate::observe::Observers;
@@ -43,12 +44,13 @@ impl Load {
             load.events += 1;
             load.bytes += bytes;
         });
-        Permit { load: self.clone(), bytes, batch: None, counted: true }
+        Permit { load: self.clone(), bytes, batch: None, place: None, counted: true }
     }
 
     /// Admits the events of one claim with a single change, because each change wakes the waiting tasks.
     pub(super) fn admit_all(&self, bytes: impl Iterator<Item = usize>, batch: &Arc<Batch>) -> Vec<Permit> {
-        let permit = |bytes| Permit { load: self.clone(), bytes, batch: Some(Arc::clone(batch)), counted: true };
+        let permit =
+            |bytes| Permit { load: self.clone(), bytes, batch: Some(Arc::clone(batch)), place: None, counted: true };
         let permits: Vec<Permit> = bytes.map(permit).collect();
         self.0.change(|load| {
             load.events += permits.len();
@@ -79,6 +81,8 @@ pub(super) struct Permit {
     load: Load,
     bytes: usize,
     batch: Option<Arc<Batch>>,
+    /// The event's place in the line of its aggregate, if order is kept.
+    place: Option<Place>,
     /// Whether the load counts this permit.
     counted: bool,
 }
@@ -87,6 +91,16 @@ impl Permit {
     /// Returns the span of the claim that the event came with.
     pub(super) fn claim_span(&self) -> Option<SpanContext> {
         self.batch.as_ref()?.span
+    }
+
+    /// Keeps the place until the event is settled.
+    pub(super) fn keep(&mut self, place: Place) {
+        self.place = Some(place);
+    }
+
+    /// Takes the place of a permit that this one replaces.
+    pub(super) fn take_place(&mut self, before: &mut Self) {
+        self.place = before.place.take();
     }
 
     /// Returns when the event was claimed.

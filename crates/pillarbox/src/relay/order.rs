@@ -3,14 +3,17 @@
 //! order itself gets a whole run of events at once: see [`Sink::keeps_order`](crate::Sink::keeps_order).
 //!
 //! [`Lines`] is the pure core: it knows no engine and no clock. The store guarantees that no other relay sends an event of
-//! the aggregate meanwhile: see `claim_ordered.sql` and `walls.sql`.
+//! the aggregate meanwhile: see `claim_ordered.sql` and `walls.sql`. A claim may take events behind those of a line, so that
+//! with few aggregates the relay does not wait for a settle before the next claim.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet, VecDeque};
+mod lines;
+
+use std::collections::{HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use self::lines::{Entered, Lines, Outcome, Step};
 use super::lane::Lane;
 use super::load::{Permit, lock};
 use super::settler::Settling;
@@ -73,6 +76,39 @@ impl Drop for Turn {
     }
 }
 
+/// An event's place in the line of its aggregate. It is dropped when the table knows the event's result.
+pub(super) struct Place {
+    engine: Weak<Engine>,
+    event: Aggregate,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.upgrade()
+            && let Some(sequence) = &engine.sequence
+        {
+            lock(&sequence.lines).settled(&self.event, self.event.0.seq);
+        }
+    }
+}
+
+/// The events behind which a claim may take others. It is dropped when the events of the claim have entered their lines.
+#[derive(Default)]
+pub(super) struct Offer {
+    engine: Weak<Engine>,
+    pub(super) behind: Vec<i64>,
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.upgrade()
+            && let Some(sequence) = &engine.sequence
+        {
+            lock(&sequence.lines).claimed();
+        }
+    }
+}
+
 impl Sequence {
     /// Returns `None` for a relay that keeps no order.
     pub(super) fn of(order: Order, engine: &Weak<Engine>) -> Option<Self> {
@@ -119,20 +155,31 @@ impl Engine {
     /// Sends each event of a claim at its turn. All events enter their lines before the first one starts: it may fail at once,
     /// and then the events behind it must not take its place.
     pub(super) fn enter(self: &Arc<Self>, sequence: &Sequence, claim: impl Iterator<Item = (Claimed, Permit)>) {
-        let mut begun = Vec::new();
+        let (mut begun, mut too_late) = (Vec::new(), Vec::new());
         {
             let mut lines = lock(&sequence.lines);
-            for (claimed, permit) in claim {
-                let aggregate = Aggregate(Arc::clone(claimed.event()));
-                if lines.enter(aggregate.clone(), Waiting { claimed, permit }) {
-                    begun.push(aggregate);
+            for (claimed, mut permit) in claim {
+                let event = Aggregate(Arc::clone(claimed.event()));
+                permit.keep(Place { engine: Weak::clone(&sequence.engine), event: event.clone() });
+                match lines.enter(event.clone(), event.0.seq, Waiting { claimed, permit }) {
+                    Entered::First => begun.push(event),
+                    Entered::Waits => {}
+                    Entered::TooLate(waiting) => too_late.push(waiting),
                 }
             }
         }
+        self.give_back_waiting(too_late);
         for aggregate in begun {
             let step = lock(&sequence.lines).started(&aggregate, |waiting| self.run_length(waiting));
             self.follow(sequence, &aggregate, step);
         }
+    }
+
+    /// Begins a claim: returns the events behind which it may take others.
+    pub(super) fn offer(&self) -> Offer {
+        let Some(sequence) = &self.sequence else { return Offer::default() };
+        let behind = lock(&sequence.lines).offer(|waiting| self.run_length(waiting));
+        Offer { engine: Weak::clone(&sequence.engine), behind }
     }
 
     fn turn_ended(self: &Arc<Self>, aggregate: &Aggregate, change: Option<&Change>) {
@@ -209,208 +256,5 @@ impl Engine {
             let waiting = lock(&sequence.lines).take(&Aggregate(Arc::clone(event)));
             self.give_back_waiting(waiting);
         }
-    }
-}
-
-/// The outcome of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    /// The next event may follow.
-    Next,
-    /// The events behind it must not be sent now.
-    Broken,
-}
-
-/// The next step of a line.
-#[derive(Debug, PartialEq, Eq)]
-enum Step<T> {
-    /// It is the turn of these items. The caller calls [`Lines::started`] when they are in flight.
-    Start(VecDeque<T>),
-    GiveBack(VecDeque<T>),
-    Nothing,
-}
-
-/// The lines of all aggregates that have an event in flight.
-#[derive(Debug)]
-struct Lines<K, T>(HashMap<K, Line<T>>);
-
-#[derive(Debug)]
-struct Line<T> {
-    waiting: VecDeque<T>,
-    /// The number of items whose turn has not ended.
-    flying: usize,
-    /// The items whose turn it is are being started. If all their turns end meanwhile, `started` returns the next step.
-    starting: bool,
-    /// A turn ended without a delivery: the items behind it must not be sent now.
-    broken: bool,
-}
-
-impl<K, T> Default for Lines<K, T> {
-    fn default() -> Self {
-        Self(HashMap::new())
-    }
-}
-
-impl<K: Hash + Eq, T> Lines<K, T> {
-    /// Adds an item to its line. Returns whether the line is new; the caller then calls [`Lines::started`] when all items have
-    /// entered.
-    fn enter(&mut self, key: K, item: T) -> bool {
-        match self.0.entry(key) {
-            Entry::Occupied(line) => {
-                line.into_mut().waiting.push_back(item);
-                false
-            }
-            Entry::Vacant(place) => {
-                place.insert(Line { waiting: [item].into(), flying: 0, starting: true, broken: false });
-                true
-            }
-        }
-    }
-
-    /// Notes that the items whose turn it is are in flight. `run` returns how many of the waiting items may go at once.
-    fn started(&mut self, key: &K, run: impl FnOnce(&VecDeque<T>) -> usize) -> Step<T> {
-        let Some(line) = self.0.get_mut(key) else { return Step::Nothing };
-        line.starting = false;
-        self.next(key, run)
-    }
-
-    /// Notes that the turn of one item ended.
-    fn ended(&mut self, key: &K, outcome: Outcome, run: impl FnOnce(&VecDeque<T>) -> usize) -> Step<T> {
-        let Some(line) = self.0.get_mut(key) else { return Step::Nothing };
-        line.flying = line.flying.saturating_sub(1);
-        line.broken |= outcome == Outcome::Broken;
-        self.next(key, run)
-    }
-
-    /// Returns the next step of a line in which nothing is in flight.
-    fn next(&mut self, key: &K, run: impl FnOnce(&VecDeque<T>) -> usize) -> Step<T> {
-        let Some(line) = self.0.get_mut(key) else { return Step::Nothing };
-        if line.starting || line.flying > 0 {
-            return Step::Nothing;
-        }
-        if !line.broken && !line.waiting.is_empty() {
-            let length = run(&line.waiting).clamp(1, line.waiting.len());
-            let behind = line.waiting.split_off(length);
-            line.flying = length;
-            line.starting = true;
-            return Step::Start(std::mem::replace(&mut line.waiting, behind));
-        }
-        match self.0.remove(key) {
-            Some(line) if !line.waiting.is_empty() => Step::GiveBack(line.waiting),
-            _ => Step::Nothing,
-        }
-    }
-
-    /// Takes all waiting items of this line.
-    fn take(&mut self, key: &K) -> VecDeque<T> {
-        self.0.get_mut(key).map(|line| std::mem::take(&mut line.waiting)).unwrap_or_default()
-    }
-
-    /// Takes all waiting items of all lines.
-    fn take_all(&mut self) -> Vec<T> {
-        self.0.values_mut().flat_map(|line| std::mem::take(&mut line.waiting)).collect()
-    }
-
-    fn waiting(&self) -> impl Iterator<Item = &T> {
-        self.0.values().flat_map(|line| &line.waiting)
-    }
-
-    fn waiting_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.0.values_mut().flat_map(|line| &mut line.waiting)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn alone<T>(_: &VecDeque<T>) -> usize {
-        1
-    }
-
-    fn start<T>(items: impl Into<VecDeque<T>>) -> Step<T> {
-        Step::Start(items.into())
-    }
-
-    /// Returns a line of one aggregate, in which the first item is in flight and `waiting` more wait.
-    fn line(waiting: u32) -> Lines<&'static str, u32> {
-        let mut lines = Lines::default();
-        assert!(lines.enter("a", 0));
-        for item in 1..=waiting {
-            assert!(!lines.enter("a", item));
-        }
-        assert_eq!(lines.started(&"a", alone), start([0]));
-        assert_eq!(lines.started(&"a", alone), Step::Nothing);
-        lines
-    }
-
-    #[test]
-    fn each_goes_when_the_one_before_it_is_delivered() {
-        let mut lines = line(2);
-        for item in 1..=2 {
-            assert_eq!(lines.ended(&"a", Outcome::Next, alone), start([item]));
-            assert_eq!(lines.started(&"a", alone), Step::Nothing);
-        }
-        assert_eq!(lines.ended(&"a", Outcome::Next, alone), Step::Nothing);
-        assert!(lines.0.is_empty(), "nothing is kept of an aggregate that has nothing under way");
-    }
-
-    #[test]
-    fn all_behind_one_that_is_not_delivered_are_given_back() {
-        let mut lines = line(3);
-        assert_eq!(lines.ended(&"a", Outcome::Next, alone), start([1]));
-        assert_eq!(lines.started(&"a", alone), Step::Nothing);
-        assert_eq!(lines.ended(&"a", Outcome::Broken, alone), Step::GiveBack([2, 3].into()));
-        assert!(lines.enter("a", 4), "the next claim begins anew");
-    }
-
-    #[test]
-    fn a_run_goes_at_once_and_the_next_one_after_all_of_it() {
-        let mut lines = line(5);
-        assert_eq!(lines.ended(&"a", Outcome::Next, |_| 3), start([1, 2, 3]));
-        assert_eq!(lines.started(&"a", alone), Step::Nothing);
-        assert_eq!(lines.ended(&"a", Outcome::Next, |_| 3), Step::Nothing);
-        assert_eq!(lines.ended(&"a", Outcome::Next, |_| 3), Step::Nothing);
-        assert_eq!(lines.ended(&"a", Outcome::Next, |_| 3), start([4, 5]), "no more than wait");
-    }
-
-    #[test]
-    fn a_run_that_breaks_in_the_middle_gives_back_what_is_behind_it() {
-        let mut lines = line(4);
-        assert_eq!(lines.ended(&"a", Outcome::Next, |_| 3), start([1, 2, 3]));
-        assert_eq!(lines.started(&"a", alone), Step::Nothing);
-        assert_eq!(lines.ended(&"a", Outcome::Next, alone), Step::Nothing);
-        assert_eq!(lines.ended(&"a", Outcome::Broken, alone), Step::Nothing, "the third is still in flight");
-        assert_eq!(lines.ended(&"a", Outcome::Next, alone), Step::GiveBack([4].into()));
-    }
-
-    #[test]
-    fn aggregates_do_not_wait_for_each_other() {
-        let mut lines = line(1);
-        assert!(lines.enter("b", 7));
-        assert_eq!(lines.started(&"b", alone), start([7]));
-        assert_eq!(lines.started(&"b", alone), Step::Nothing);
-        assert_eq!(lines.ended(&"b", Outcome::Broken, alone), Step::Nothing);
-        assert_eq!(lines.ended(&"a", Outcome::Next, alone), start([1]));
-    }
-
-    #[test]
-    fn what_ends_while_it_is_started_is_followed_by_whoever_starts_it() {
-        let mut lines = line(2);
-        assert_eq!(lines.ended(&"a", Outcome::Next, alone), start([1]));
-        assert_eq!(lines.ended(&"a", Outcome::Next, alone), Step::Nothing);
-        assert_eq!(lines.started(&"a", alone), start([2]));
-        assert_eq!(lines.ended(&"a", Outcome::Broken, alone), Step::Nothing);
-        assert_eq!(lines.started(&"a", alone), Step::Nothing);
-        assert!(lines.0.is_empty());
-    }
-
-    #[test]
-    fn those_that_wait_can_be_taken_while_the_first_is_under_way() {
-        let mut lines = line(2);
-        assert_eq!(lines.take(&"a"), [1, 2]);
-        assert!(!lines.enter("a", 3), "the first is still under way");
-        assert_eq!(lines.take_all(), [3]);
-        assert_eq!(lines.ended(&"a", Outcome::Next, alone), Step::Nothing);
     }
 }

@@ -172,8 +172,8 @@ impl Engine {
         let mut backoff = FIRST_BACKOFF;
         let mut solitude = Solitude::default();
         while self.room().await {
-            let claim = match self.unless_silent(self.claim(solitude.is_over())).await {
-                Some(Ok(claim)) => claim,
+            let (claim, offer) = match self.unless_silent(self.claim(solitude.is_over())).await {
+                Some(Ok(claimed)) => claimed,
                 None => return,
                 Some(Err(error)) => {
                     tracing::warn!(event = %self.named("relay_iteration_failed"), %error, "claim failed; retrying");
@@ -193,9 +193,11 @@ impl Engine {
                 pace.told(idle);
             }
             if empty {
+                drop(offer);
                 self.rest(self.until_due(&mut pace).await).await;
             } else if self.phase.get() < Phase::Aborting {
                 self.dispatch_claim(claim, &mut solitude).await;
+                drop(offer);
                 self.take_back_if_dropped();
             }
         }

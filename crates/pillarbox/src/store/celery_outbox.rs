@@ -133,7 +133,7 @@ impl Outbox {
 impl Claims for CeleryOutboxStore {
     /// While the broker is down nothing is claimed; otherwise every cooldown would claim and park the whole table. The
     /// database is queried nevertheless, because the relay's monitoring depends on the result.
-    async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
+    async fn claim(&self, ask: Ask<'_>) -> Result<Claim, StoreError> {
         let outbox = &self.outbox;
         outbox.stale.store(micros(ask.lease), Ordering::Relaxed);
         let room = lock(&outbox.parking).room(ask.limit);

@@ -154,7 +154,7 @@ impl Claims for MysqlStore {
         true
     }
 
-    async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
+    async fn claim(&self, ask: Ask<'_>) -> Result<Claim, StoreError> {
         self.claim_due(ask).await
     }
 

@@ -181,7 +181,7 @@ impl Claims for PostgresStore {
         true
     }
 
-    async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
+    async fn claim(&self, ask: Ask<'_>) -> Result<Claim, StoreError> {
         self.claim_due(ask).await
     }
 

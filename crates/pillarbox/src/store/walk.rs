@@ -187,7 +187,7 @@ impl<P> Default for Walk<P> {
 
 impl<P: Place> Walk<P> {
     /// Begins a claim. With `whole`, it reads everything before it returns an empty claim.
-    pub(super) fn begin(&self, ask: &Ask, now: Instant) -> Steps {
+    pub(super) fn begin(&self, ask: &Ask<'_>, now: Instant) -> Steps {
         let mut legs = vec![Leg::Rescan, Leg::Tail];
         let is_due = self.rescan_at.is_none_or(|at| at <= now);
         if is_due {

@@ -62,7 +62,7 @@ impl Claims for Flaky {
     fn can_order(&self) -> bool {
         self.store.can_order()
     }
-    async fn claim(&self, ask: Ask) -> Result<Claim, StoreError> {
+    async fn claim(&self, ask: Ask<'_>) -> Result<Claim, StoreError> {
         self.claims.fetch_add(1, Ordering::SeqCst);
         self.answers("claim").await;
         let claim = self.store.claim(ask).await?;

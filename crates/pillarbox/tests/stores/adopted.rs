@@ -74,9 +74,9 @@ mod on_mariadb {
 }
 
 const STALE: Duration = Duration::from_secs(300);
-const ASK: Ask = Ask::new(100, 1 << 20, STALE);
+const ASK: Ask<'static> = Ask::new(100, 1 << 20, STALE);
 /// Claims are stale the moment they are made.
-const DEAD: Ask = Ask { lease: Duration::ZERO, ..ASK };
+const DEAD: Ask<'static> = Ask { lease: Duration::ZERO, ..ASK };
 
 async fn store(outbox: &CeleryOutbox) -> CeleryOutboxStore {
     outbox.store(CeleryOutboxSettings::default()).await

@@ -6,7 +6,7 @@ use pillarbox_testkit::conformance::outbox::ASK;
 use pillarbox_testkit::conformance::{Outbox, PostgresOutbox, SqliteOutbox};
 use uuid::Uuid;
 
-const ORDERED: Ask = Ask { order: Order::Aggregate(OnFailed::Block), ..ASK };
+const ORDERED: Ask<'static> = Ask { order: Order::Aggregate(OnFailed::Block), ..ASK };
 
 const POSTGRES_STEP: &str = "UPDATE outbox_event SET created_at = created_at + interval '1 hour', \
      updated_at = updated_at + interval '1 hour', next_attempt_at = next_attempt_at + interval '1 hour'";

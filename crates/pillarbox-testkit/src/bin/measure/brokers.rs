@@ -84,7 +84,7 @@ async fn drain(scene: &Scene, kind: Kind, case: Case, number: usize, events: usi
     let keys = if case == Case::Tls { broker.keys_over_tls().context("no TLS")? } else { broker.keys() };
     let order = if case == Case::Ordered { "aggregate" } else { "none" };
     let configuration = format!(
-        "[relay]\norder = \"{order}\"\n[destinations.broker]\ntimeout = \"10s\"\n{keys}\n[[routes]]\nevents = \"*\"\nto = [\"broker\"]\n"
+        "[relay]\norder = \"{order}\"\nlease = \"15s\"\n[destinations.broker]\ntimeout = \"10s\"\n{keys}\n[[routes]]\nevents = \"*\"\nto = [\"broker\"]\n"
     );
     let aggregates = if case == Case::Ordered { 10 } else { events };
     let emitted = scene.emit_spread(events, aggregates).await?;

@@ -11,7 +11,7 @@ use crate::process::Signal;
 use crate::server::Server;
 use crate::{port, wait_until};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 const NAMES: [&str; 3] = ["one", "two", "three"];
 
 /// Three servers with [`USER`](super::USER) and the stream [`STREAM`](super::STREAM) with three replicas.

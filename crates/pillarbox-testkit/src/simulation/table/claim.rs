@@ -13,7 +13,7 @@ use super::{Moment, Row, Table};
 
 impl Table {
     /// Claims by lease.
-    pub fn claim(&mut self, ask: Ask, token: Uuid, now: Moment) -> Vec<(StoredEvent, Vec<Delivery>)> {
+    pub fn claim(&mut self, ask: Ask<'_>, token: Uuid, now: Moment) -> Vec<(StoredEvent, Vec<Delivery>)> {
         let line = match ask.order {
             Order::None => self.line(ask, now),
             Order::Aggregate(on_failed) => self.ordered_line(ask, on_failed, now),
@@ -23,7 +23,7 @@ impl Table {
     }
 
     /// Returns the due events, oldest first.
-    fn line(&self, ask: Ask, now: Moment) -> Vec<i64> {
+    fn line(&self, ask: Ask<'_>, now: Moment) -> Vec<i64> {
         let due = self.pending().filter(|row| row.is_due(now) && row.losses() < ask.losses_below());
         let mut line: Vec<(Moment, i64)> = due.map(|row| (row.due_at, row.event.seq)).collect();
         line.sort_unstable();
@@ -31,7 +31,7 @@ impl Table {
     }
 
     /// Returns the same, each event only after all earlier events of its aggregate.
-    fn ordered_line(&self, ask: Ask, on_failed: OnFailed, now: Moment) -> Vec<i64> {
+    fn ordered_line(&self, ask: Ask<'_>, on_failed: OnFailed, now: Moment) -> Vec<i64> {
         let mut turns: HashMap<(&str, &str), Option<Moment>> = HashMap::new();
         let mut line: Vec<(Moment, i64)> = Vec::new();
         for row in self.rows.values().filter(|row| row.status != Status::Delivered) {
@@ -42,7 +42,7 @@ impl Table {
                     *turn = (*turn).max(row.due_at);
                     line.push((*turn, row.event.seq));
                 }
-                _ if row.blocks(on_failed, now) => *turn = None,
+                _ if row.blocks(on_failed, now) && !ask.behind.contains(&row.event.seq) => *turn = None,
                 _ => {}
             }
         }
@@ -52,7 +52,7 @@ impl Table {
 
     /// Picks events with as many losses as the first one, up to the bytes: any number of events that are no suspects, and fewer
     /// suspects the more losses they have. With an order, only a prefix of the line.
-    fn pick(&self, line: &[i64], ask: Ask) -> Vec<i64> {
+    fn pick(&self, line: &[i64], ask: Ask<'_>) -> Vec<i64> {
         let class = |row: &Row| row.losses().max(LOSSES_BEFORE_APART - 1);
         let rows = || line.iter().filter_map(|seq| self.rows.get(seq));
         let Some(first) = rows().next().map(class) else { return Vec::new() };
@@ -75,7 +75,7 @@ impl Table {
         picked
     }
 
-    fn lease(&mut self, seq: i64, ask: Ask, token: Uuid, now: Moment) -> Option<(StoredEvent, Vec<Delivery>)> {
+    fn lease(&mut self, seq: i64, ask: Ask<'_>, token: Uuid, now: Moment) -> Option<(StoredEvent, Vec<Delivery>)> {
         let row = self.rows.get_mut(&seq)?;
         let losses = row.losses();
         // For an event that is sent alone, a loss counts only after its relay reported it.

@@ -54,7 +54,7 @@ impl Locked {
 type Taken = (Vec<(StoredEvent, Vec<Delivery>, bool)>, Page<Place>);
 
 impl MysqlStore {
-    pub(super) async fn claim_due(&self, ask: Ask) -> Result<Claim, StoreError> {
+    pub(super) async fn claim_due(&self, ask: Ask<'_>) -> Result<Claim, StoreError> {
         let mut steps = self.walk.lock().begin(&ask, Instant::now());
         // The entries of settled events stay in the index while an old snapshot may see them.
         steps.trails = true;
@@ -72,7 +72,7 @@ impl MysqlStore {
         }
     }
 
-    async fn claim_page(&self, ask: Ask, step: &Step<Place>, token: Uuid) -> Result<Taken, DriverError> {
+    async fn claim_page(&self, ask: Ask<'_>, step: &Step<Place>, token: Uuid) -> Result<Taken, DriverError> {
         let mut tx = self.transaction().await?;
         let (picked, page) = match ask.order {
             Order::None => {
@@ -95,7 +95,7 @@ impl MysqlStore {
     }
 }
 
-async fn lock_due(tx: &mut Tx, ask: Ask, step: &Step<Place>) -> Result<Vec<Locked>, DriverError> {
+async fn lock_due(tx: &mut Tx, ask: Ask<'_>, step: &Step<Place>) -> Result<Vec<Locked>, DriverError> {
     let rows = tx.rows(page_call(SQL.claim_due, ask.limit, ask, step)).await?;
     let locked = |row: MySqlRow| {
         let at = row.try_get_unchecked("next_attempt_at")?;
@@ -105,14 +105,14 @@ async fn lock_due(tx: &mut Tx, ask: Ask, step: &Step<Place>) -> Result<Vec<Locke
 }
 
 /// Returns a statement that reads a page of due events.
-pub(super) fn page_call(text: &'static str, rows: usize, ask: Ask, step: &Step<Place>) -> Call {
+pub(super) fn page_call(text: &'static str, rows: usize, ask: Ask<'_>, step: &Step<Place>) -> Call {
     let (after, seq) = step.after.unwrap_or(BEGINNING);
     Call::new(text).bind(rows).bind(ask.losses_below()).bind(after.and_utc()).bind(seq)
 }
 
 /// Returns the events to take. A suspect is taken with events that have as many losses: 64 of them, then 8, then one. With an
 /// order, the claim is a prefix of the line, so that no event is taken before an earlier event of its aggregate.
-fn pick(locked: Vec<Locked>, ask: &Ask, ordered: bool) -> Vec<Locked> {
+fn pick(locked: Vec<Locked>, ask: &Ask<'_>, ordered: bool) -> Vec<Locked> {
     let class = |event: &Locked| event.losses.max(LOSSES_BEFORE_APART - 1);
     let Some(first) = locked.first().map(class) else { return locked };
     let room = match first.checked_sub(LOSSES_BEFORE_APART) {
@@ -142,7 +142,7 @@ fn pick(locked: Vec<Locked>, ask: &Ask, ordered: bool) -> Vec<Locked> {
 async fn take(
     mut tx: Tx,
     picked: &[Locked],
-    ask: Ask,
+    ask: Ask<'_>,
     token: Uuid,
 ) -> Result<Vec<(StoredEvent, Vec<Delivery>, bool)>, DriverError> {
     let large = large_payloads(&mut tx, picked).await?;

@@ -29,7 +29,7 @@ struct Seen {
 /// Locks the events of a page that may be sent, in the order of their turns.
 pub(super) async fn lock_free(
     tx: &mut Tx,
-    ask: Ask,
+    ask: Ask<'_>,
     step: &Step<Place>,
     on_failed: OnFailed,
 ) -> Result<(Vec<Locked>, Page<Place>), DriverError> {
@@ -39,7 +39,7 @@ pub(super) async fn lock_free(
     if seen.is_empty() {
         return Ok((Vec::new(), page));
     }
-    let walls = walls(tx, &seen, on_failed).await?;
+    let walls = walls(tx, &seen, ask.behind, on_failed).await?;
     let free = line(seen, &walls, ask.limit);
     page.free = free.len();
     if free.is_empty() {
@@ -67,8 +67,13 @@ fn read_page(rows: &[MySqlRow]) -> Result<Vec<Seen>, DriverError> {
     Ok(seen)
 }
 
-/// Returns the wall of each aggregate: the first event that must be sent first and is not on the page.
-async fn walls(tx: &mut Tx, seen: &[Seen], on_failed: OnFailed) -> Result<HashMap<usize, i64>, DriverError> {
+/// Returns the wall of each aggregate: the first event that must be sent first and is neither on the page nor in `behind`.
+async fn walls(
+    tx: &mut Tx,
+    seen: &[Seen],
+    behind: &[i64],
+    on_failed: OnFailed,
+) -> Result<HashMap<usize, i64>, DriverError> {
     let mut lasts: Vec<i64> = Vec::new();
     for event in seen {
         match lasts.get_mut(event.aggregate) {
@@ -77,7 +82,7 @@ async fn walls(tx: &mut Tx, seen: &[Seen], on_failed: OnFailed) -> Result<HashMa
         }
     }
     let asked: Vec<_> = lasts.iter().map(|last| json!([last, last])).collect();
-    let page: Vec<i64> = seen.iter().map(|event| event.seq).collect();
+    let page: Vec<i64> = seen.iter().map(|event| event.seq).chain(behind.iter().copied()).collect();
     let call = Call::new(SQL.walls)
         .bind(json!(asked).to_string())
         .bind(json!(page).to_string())

@@ -31,7 +31,7 @@ impl walk::Place for Place {
 }
 
 impl PostgresStore {
-    pub(super) async fn claim_due(&self, ask: Ask) -> Result<Claim, StoreError> {
+    pub(super) async fn claim_due(&self, ask: Ask<'_>) -> Result<Claim, StoreError> {
         let share = ask.bytes / ask.limit.max(1);
         let ask = self.holds.fitting(ask);
         let mut steps = self.walk.lock().begin(&ask, Instant::now());
@@ -50,7 +50,7 @@ impl PostgresStore {
     }
 
     /// Claims a page by lease. Only such claims count losses.
-    async fn lease_page(&self, ask: Ask, step: &Step<Place>) -> Result<(Claim, Page<Place>), StoreError> {
+    async fn lease_page(&self, ask: Ask<'_>, step: &Step<Place>) -> Result<(Claim, Page<Place>), StoreError> {
         let (token, until) = (Uuid::new_v4(), step.began + ask.lease);
         let after = step.after.unwrap_or(BEGINNING);
         let sql = if ask.order == Order::None { SQL.claim } else { SQL.claim_ordered };
@@ -66,7 +66,7 @@ impl PostgresStore {
             .bind(after.0)
             .bind(after.1);
         if let Order::Aggregate(on_failed) = ask.order {
-            query = query.bind(on_failed == OnFailed::Block).bind(limit(step.rows));
+            query = query.bind(on_failed == OnFailed::Block).bind(limit(step.rows)).bind(ask.behind);
         }
         let rows = query.fetch_all(self.holds.pool()).await.map_err(database("claiming events"))?;
         let mut claimed = Vec::with_capacity(rows.len());
@@ -86,7 +86,7 @@ impl PostgresStore {
 
     /// Claims a page by lock. With an order, a second statement finds the locked events that must wait for others. Locks on
     /// these cost little if they are few. Otherwise `lease_page` is better.
-    async fn hold_page(&self, ask: Ask, step: &Step<Place>) -> Result<(Claim, Page<Place>), StoreError> {
+    async fn hold_page(&self, ask: Ask<'_>, step: &Step<Place>) -> Result<(Claim, Page<Place>), StoreError> {
         let (token, until) = (Uuid::new_v4(), step.began + ask.lease);
         let mut tx = self.holds.kept().begin().await.map_err(database("claiming events"))?;
         let locked = self.lock_due(&mut tx, ask, step.after.unwrap_or(BEGINNING)).await?;
@@ -94,7 +94,7 @@ impl PostgresStore {
         let cut = last.filter(|_| locked.count > seen);
         let free = match ask.order {
             Order::None => locked.rows,
-            Order::Aggregate(on_failed) => self.free(&mut tx, locked.rows, on_failed).await?,
+            Order::Aggregate(on_failed) => self.free(&mut tx, locked.rows, ask.behind, on_failed).await?,
         };
         let taken = free.len();
         let page = Page { seen, free: taken, taken, until: last, full };

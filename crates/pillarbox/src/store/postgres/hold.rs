@@ -147,7 +147,7 @@ impl Holds {
 
     /// Limits the request to the events that will fit. A claim decompresses each payload to learn its size, which takes a
     /// second for five hundred large payloads.
-    pub(super) fn fitting(&self, ask: Ask) -> Ask {
+    pub(super) fn fitting<'a>(&self, ask: Ask<'a>) -> Ask<'a> {
         match self.typical.load(Ordering::Relaxed) {
             0 => ask,
             typical => {

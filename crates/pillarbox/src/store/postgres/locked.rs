@@ -38,7 +38,12 @@ impl Locked {
 
 impl PostgresStore {
     /// Locks the due events after this place.
-    pub(super) async fn lock_due(&self, connection: &mut Link, ask: Ask, after: Place) -> Result<Locked, StoreError> {
+    pub(super) async fn lock_due(
+        &self,
+        connection: &mut Link,
+        ask: Ask<'_>,
+        after: Place,
+    ) -> Result<Locked, StoreError> {
         // If no payload exceeds this share, the bytes need not be summed up.
         let share = ask.bytes / ask.limit.max(1);
         if self.holds.light.load(Ordering::Relaxed)
@@ -79,7 +84,7 @@ impl PostgresStore {
         Ok(Some(locked).filter(|_| light))
     }
 
-    async fn lock_heavy(&self, connection: &mut Link, ask: Ask, after: Place) -> Result<Locked, StoreError> {
+    async fn lock_heavy(&self, connection: &mut Link, ask: Ask<'_>, after: Place) -> Result<Locked, StoreError> {
         let query = self
             .kept_query(SQL.hold)
             .bind(limit(ask.limit))
@@ -97,11 +102,13 @@ impl PostgresStore {
         Ok(locked)
     }
 
-    /// Returns the events that need not wait for others of their aggregates, in the order of `seq`.
+    /// Returns the events that need not wait for others of their aggregates, except for those in `behind`, in the order of
+    /// `seq`.
     pub(super) async fn free(
         &self,
         connection: &mut Link,
         mut locked: Vec<LockedEvent>,
+        behind: &[i64],
         on_failed: OnFailed,
     ) -> Result<Vec<LockedEvent>, StoreError> {
         if locked.is_empty() {
@@ -120,7 +127,7 @@ impl PostgresStore {
             .bind(aggregates.iter().map(|((kind, _), _)| *kind).collect::<Vec<_>>())
             .bind(aggregates.iter().map(|((_, id), _)| *id).collect::<Vec<_>>())
             .bind(aggregates.iter().map(|(_, last)| *last).collect::<Vec<_>>())
-            .bind(locked.iter().map(|(event, ..)| event.id).collect::<Vec<_>>())
+            .bind(locked.iter().map(|(event, ..)| event.seq).chain(behind.iter().copied()).collect::<Vec<_>>())
             .bind(on_failed == OnFailed::Block)
             .fetch_all(connection)
             .await

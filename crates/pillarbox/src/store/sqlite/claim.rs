@@ -24,7 +24,7 @@ impl walk::Place for Place {
 }
 
 impl SqliteStore {
-    pub(super) async fn claim_due(&self, ask: Ask) -> Result<Claim, StoreError> {
+    pub(super) async fn claim_due(&self, ask: Ask<'_>) -> Result<Claim, StoreError> {
         let mut steps = self.walk.lock().begin(&ask, Instant::now());
         loop {
             let Some(step) = self.walk.lock().next(&mut steps, Instant::now()) else { return Ok(Claim::default()) };
@@ -36,7 +36,7 @@ impl SqliteStore {
         }
     }
 
-    async fn claim_page(&self, ask: Ask, step: &Step<Place>) -> Result<(Claim, Page<Place>), StoreError> {
+    async fn claim_page(&self, ask: Ask<'_>, step: &Step<Place>) -> Result<(Claim, Page<Place>), StoreError> {
         let doing = "claiming events";
         let (token, until) = (Uuid::new_v4(), step.began + ask.lease);
         let mut tx = self.relaxed.begin_with("BEGIN IMMEDIATE").await.map_err(database(doing))?;
@@ -47,7 +47,12 @@ impl SqliteStore {
             .bind(ask.losses_below());
         if let Order::Aggregate(on_failed) = ask.order {
             let (due_at, seq) = step.after.clone().unwrap_or_default();
-            query = query.bind(on_failed == OnFailed::Block).bind(limit(step.rows)).bind(due_at).bind(seq);
+            query = query
+                .bind(on_failed == OnFailed::Block)
+                .bind(limit(step.rows))
+                .bind(due_at)
+                .bind(seq)
+                .bind(json!(ask.behind).to_string());
         }
         let rows = query.fetch_all(&mut *tx).await.map_err(database(doing))?;
         let events =

@@ -11,7 +11,7 @@ impl Place for i64 {
     }
 }
 
-fn ask(order: Order) -> Ask {
+fn ask(order: Order) -> Ask<'static> {
     Ask { order, whole: false, ..Ask::new(LIMIT, usize::MAX, Duration::from_secs(60)) }
 }
 
