@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 
 from tests.processes import ROOT
 
-BLOCK = re.compile(r"^```([a-z]+)(,ignore)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CODE_BLOCK = re.compile(r"^```([a-z]+)(,ignore)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INCLUDE = re.compile(r"^\{\{#include ([^}:]+)\}\}$", re.MULTILINE)
 FILE = re.compile(r"\A(?:#|//|--) ([\w/.]+\.\w+)\n")
 
@@ -24,7 +25,7 @@ class Page:
     def __init__(self, name: str) -> None:
         path = ROOT / "docs" / name
         text = INCLUDE.sub(lambda match: (path.parent / match[1]).read_text().rstrip("\n"), path.read_text())
-        self.blocks = [(kind, code) for kind, ignored, code in BLOCK.findall(text) if not ignored]
+        self.blocks = [(kind, code) for kind, ignored, code in CODE_BLOCK.findall(text) if not ignored]
 
     def script(self) -> str:
         """Writes the files and runs the commands, in the order of the page, and stops at the first error."""
@@ -38,3 +39,9 @@ class Page:
 
     def printed(self) -> list[str]:
         return [line for kind, code in self.blocks if kind == "text" for line in code.splitlines()]
+
+
+def docs() -> list[Path]:
+    """The README, and the pages of the guide that are written by hand, without those on the design."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/start").glob("*.md")]
+    return [page for page in pages if page.name != "command-line.md"]

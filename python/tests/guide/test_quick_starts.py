@@ -1,4 +1,4 @@
-"""Runs the quick starts of the guide as they are printed. Only addresses differ: the database's, and the receiver's port."""
+"""Runs the quick starts of the guide as they are printed, on another database and another port of the receiver."""
 
 from __future__ import annotations
 
