@@ -23,7 +23,7 @@ class Page:
     """
 
     def __init__(self, name: str) -> None:
-        path = ROOT / "docs" / name
+        path = ROOT / name
         text = INCLUDE.sub(lambda match: (path.parent / match[1]).read_text().rstrip("\n"), path.read_text())
         self.blocks = [(kind, code) for kind, ignored, code in CODE_BLOCK.findall(text) if not ignored]
 

@@ -21,7 +21,7 @@ PRINTED_DATABASE = "postgres://app@localhost/shop"
 
 @pytest.mark.parametrize("language", ["sql", "node", "python", "django"])
 def test_a_quick_start_runs_as_printed(language: str, tmp_path: Path) -> None:
-    page = Page(f"start/{language}.md")
+    page = Page(f"docs/start/{language}.md")
     script = page.script().replace("8080", str(free_port()))
     if language != "django":
         assert PRINTED_DATABASE in script
@@ -31,6 +31,23 @@ def test_a_quick_start_runs_as_printed(language: str, tmp_path: Path) -> None:
     output = run(script, tmp_path, page.printed())
     received = [line for line in output.splitlines() if line.startswith("received")]
     assert len(received) == 1, "the other order was rolled back"
+
+
+def test_the_five_steps_of_the_readme(tmp_path: Path) -> None:
+    page = Page("README.md")
+    # Commands that compile, and the tests themselves.
+    page.blocks = [(kind, code) for kind, code in page.blocks if not code.startswith(("cargo ", "make "))]
+    receiver = ("sh", "python3 receiver.py &\n")
+    page.blocks[:0] = [("python", (ROOT / "docs/start/receiver.py").read_text()), receiver]
+    for index, (kind, code) in enumerate(page.blocks):
+        if kind == "sql":
+            statements = f"CREATE TABLE orders (id bigint); {code}"
+            page.blocks[index] = ("sh", f'psql "$PILLARBOX_DATABASE_URL" -v ON_ERROR_STOP=1 <<"SQL"\n{statements}SQL\n')
+    script = page.script().replace("8080", str(free_port())).replace(PRINTED_DATABASE, create_database())
+    # The last command runs until it is stopped.
+    assert script.rstrip().endswith("pillarbox relay")
+    output = run(script.rstrip() + " &\n", tmp_path, ['received order.placed {"total": "19.90"}'])
+    assert "configuration is valid" in output
 
 
 def run(script: str, directory: Path, expected: list[str]) -> str:
