@@ -1,7 +1,7 @@
 # The commands of everyday work; `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-long fmt lint demo torture simulate failover measure bench bench-quick bench-compare bench-celery servers servers-stop
+.PHONY: help setup test test-long fmt lint guide demo torture simulate failover measure bench bench-quick bench-compare bench-celery servers servers-stop
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,10 @@ fmt: ## format the code
 
 lint: ## the lints of `make test`
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
+
+guide: ## build the guide into target/guide and check its links
+	@scripts/setup
+	@scripts/guide build
 
 demo: ## the program's own demonstration
 	cargo run --release -- demo

@@ -57,6 +57,15 @@ async fn sqlx_postgres() {
 }
 
 #[tokio::test]
+async fn handlers_postgres() {
+    let (printed, left) = run_on_postgres(env!("CARGO_BIN_EXE_handlers_postgres")).await;
+    let expected =
+        [r#"order.placed of Order:1 arrived: {"cents": 1990}"#, r#"order.placed of Order:2 arrived: {"cents": 750}"#];
+    assert_eq!(printed, expected);
+    assert_eq!(left, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn tokio_postgres() {
     let (printed, left) = run_on_postgres(env!("CARGO_BIN_EXE_tokio_postgres")).await;
     assert_eq!(printed, ["order.placed of Order:1 is pending", "order.placed of Order:2 never existed"]);
