@@ -48,6 +48,13 @@ def test_the_program_and_the_package_are_there_without_django(installed):
     assert run(installed / "python", "-c", asked).split() == version[1:]
 
 
+def test_the_demo_works_without_this_tree(installed, tmp_path):
+    verdict = json.loads(
+        run(installed / "pillarbox", "demo", "--orders", "60", "--seed", "7", "--json", cwd=str(tmp_path))
+    )
+    assert verdict["ok"], verdict
+
+
 def test_django_migrates_and_the_program_works_on_it(installed, tmp_path):
     (tmp_path / "shop_settings.py").write_text(SETTINGS)
     # Django from where these tests run, Pillarbox from the wheel.

@@ -6,4 +6,5 @@ pub(crate) mod liveness;
 pub(crate) mod prometheus;
 pub(crate) mod report;
 pub(crate) mod statsd;
+#[cfg(target_os = "linux")]
 pub(crate) mod systemd;

@@ -20,6 +20,7 @@ use crate::observers::liveness::Liveness;
 use crate::observers::prometheus::Prometheus;
 use crate::observers::report::{Report, Writing};
 use crate::observers::statsd::{Sending, Statsd};
+#[cfg(target_os = "linux")]
 use crate::observers::systemd::Systemd;
 use crate::otlp::Otlp;
 use crate::store::{Opened, Source};
@@ -116,6 +117,7 @@ impl Company {
         if let Some(path) = arguments.liveness_file.as_ref().or(settings.liveness_file.as_ref()) {
             builder = builder.observer(Arc::new(Liveness::new(path)?));
         }
+        #[cfg(target_os = "linux")]
         if let Some(systemd) = Systemd::of(&session.environment).context("sending to NOTIFY_SOCKET failed")? {
             builder = builder.observer(Arc::new(systemd));
         }

@@ -19,18 +19,10 @@ fn prometheus_takes_the_alert_rules() {
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
-/// The configuration that the ConfigMap has.
-fn config_map() -> String {
-    let manifest = std::fs::read_to_string(file("kubernetes/pillarbox.yaml")).unwrap();
-    let (_, rest) = manifest.split_once("  pillarbox.toml: |\n").expect("a configuration in the ConfigMap");
-    let lines = rest.lines().take_while(|line| *line != "---");
-    lines.map(|line| format!("{}\n", line.strip_prefix("    ").unwrap_or(line))).collect()
-}
-
 #[test]
 fn a_deployed_example_marks_no_backlog_delivered() {
-    let compose = std::fs::read_to_string(file("pillarbox.toml")).unwrap();
-    for config in [compose, config_map()] {
+    for name in ["pillarbox.toml", "kubernetes/pillarbox.toml"] {
+        let config = std::fs::read_to_string(file(name)).unwrap();
         let mut home = Home::with_config(&config);
         home.set("OPERATOR_PASSWORD", "not looked up by a sweep");
         let id = home.emit("1", &[]);
