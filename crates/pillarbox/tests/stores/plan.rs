@@ -67,11 +67,11 @@ async fn what_must_be_sent_first_is_found_through_an_index() {
     let outbox = PostgresOutbox::create().await;
     let mut connection = outbox.pool().acquire().await.unwrap();
     let walls = include_str!("../../sql/postgres/walls.sql").replace("{schema}", "public");
-    let arguments = "array['Order', 'Order'], array['1', '2'], array[100000, 100000], array[outbox_uuid7()], true";
+    let arguments = "array['Order', 'Order'], array['1', '2'], array[100000, 100000], array[7, 8]::bigint[], true";
     for mode in ["force_generic_plan", "force_custom_plan"] {
         let prepare = format!(
             "{AS_IT_CLAIMS}; DEALLOCATE ALL; SET plan_cache_mode = {mode}; \
-             PREPARE walls (text[], text[], bigint[], uuid[], boolean) AS {walls}; EXECUTE walls ({arguments})"
+             PREPARE walls (text[], text[], bigint[], bigint[], boolean) AS {walls}; EXECUTE walls ({arguments})"
         );
         sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *connection).await.unwrap();
         outbox.execute("TRUNCATE outbox_event").await;
