@@ -1,6 +1,7 @@
 -- Walls: for each aggregate with locked events of this transaction, the first event that must be sent first and is not locked
 -- by it. It sees commits since the locks were taken. $1 and $2 the aggregates, $3 the last locked event of each, $4 the seqs of all
--- locked events and of events that the relay sends first, $5 whether a failed event blocks its aggregate. Aggregates without a wall are left out of the result.
+-- locked events and of events that the relay sends first, $5 whether a failed event blocks its aggregate. Aggregates without a
+-- wall are left out of the result.
 SELECT held.place - 1 AS place, wall.seq
 FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS held (aggregate_type, aggregate_id, last, place)
 CROSS JOIN LATERAL (

@@ -1,7 +1,9 @@
 //! Send: the lane of one destination. Each lane has its own queue, workers, breaker and rate limit, so that no destination
 //! slows another. A lane reaches the store only through the engine's renew.
 
-use std::collections::{HashSet, VecDeque};
+mod state;
+
+use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 
-use super::breaker::{Breaker, BreakerSettings};
+pub(super) use self::state::{FIRST_RAMP, State};
+use super::breaker::BreakerSettings;
 use super::flight::Job;
 use super::load::lock;
 use super::rate::Rate;
@@ -19,7 +22,7 @@ use super::{Engine, Phase};
 use crate::clock;
 use crate::delivery::Answer;
 use crate::observe::panic_message;
-use crate::sink::{SendError, Sink};
+use crate::sink::Sink;
 use crate::store::{LOSSES_BEFORE_ALONE, Ticket};
 
 pub(super) struct Lane {
@@ -46,91 +49,6 @@ pub(super) struct Lane {
     pub(super) tally: Tally,
 }
 
-pub(super) struct State {
-    pub(super) queue: VecDeque<Job>,
-    queued_bytes: usize,
-    sending_bytes: usize,
-    workers: usize,
-    pub(super) breaker: Breaker,
-    /// The opening of the breaker that is being probed, or will be.
-    pub(super) probing: Option<u64>,
-    pub(super) last_error: Option<SendError>,
-    /// The queue was too long for the other lanes to wait. New events are parked until it is short.
-    pub(super) congested: bool,
-    /// The lane was congested, and its destination has not been fast since. The lane is expected to be congested again, so that
-    /// other lanes need not wait to find out.
-    slow: bool,
-    /// The duration of the last send.
-    took: Duration,
-    /// The number of parked events that are unparked at once.
-    pub(super) ramp: usize,
-    /// The value of `answered` at the last unpark.
-    answered_at_ramp: u64,
-    /// The time of the last unpark.
-    pub(super) ramped_at: Option<Instant>,
-}
-
-impl State {
-    fn bytes(&self) -> usize {
-        self.queued_bytes + self.sending_bytes
-    }
-
-    fn push(&mut self, job: Job) {
-        self.queued_bytes += job.bytes();
-        self.queue.push_back(job);
-    }
-
-    /// Removes all jobs after the first `keep` from the queue and returns them.
-    pub(super) fn split_off(&mut self, keep: usize) -> VecDeque<Job> {
-        let taken = self.queue.split_off(keep);
-        self.queued_bytes -= taken.iter().map(Job::bytes).sum::<usize>();
-        taken
-    }
-
-    /// Takes up to `most` jobs from the front of the queue, as far as their bytes may be sent now. A run stays together.
-    fn take(&mut self, most: usize, share: usize) -> Vec<Job> {
-        let mut taken = Vec::with_capacity(most.min(self.queue.len()));
-        while let Some((length, bytes)) = self.run()
-            && (taken.is_empty() || taken.len() + length <= most)
-            && (self.sending_bytes == 0 || self.sending_bytes.saturating_add(bytes) <= share)
-        {
-            self.queued_bytes -= bytes;
-            self.sending_bytes += bytes;
-            taken.extend(self.queue.drain(..length));
-        }
-        taken
-    }
-
-    /// Returns the number of jobs of the run at the front of the queue, and their bytes.
-    fn run(&self) -> Option<(usize, usize)> {
-        let mut jobs = self.queue.iter();
-        let first = jobs.next()?;
-        let followers = jobs.take_while(|job| job.follows());
-        Some(followers.fold((1, first.bytes()), |(length, bytes), job| (length + 1, bytes + job.bytes())))
-    }
-
-    /// Sets an open breaker ajar if its probe is due and no event probes, as after single passes. The next event is the probe.
-    fn watch_over_the_probe(&mut self) {
-        let watched = self.probing == Some(self.breaker.openings());
-        if !watched && self.breaker.probe_at().is_some_and(|at| at <= clock::now()) {
-            self.breaker.ajar();
-            // The events of the last unpark have been answered: that is why the breaker is open.
-            self.ramped_at = None;
-        }
-    }
-
-    /// Returns whether events were unparked as probes and have not been answered yet. They come first. Another relay may have
-    /// claimed them, so the wait is limited.
-    fn awaits_an_answer(&self) -> bool {
-        self.breaker.is_ajar() && self.ramped_at.is_some_and(|at| clock::since(at) < ANSWER)
-    }
-}
-
-/// The number of parked events that are unparked first.
-pub(super) const FIRST_RAMP: usize = 8;
-/// How long to wait for the result of those events.
-const ANSWER: Duration = Duration::from_secs(15);
-
 /// The limits of a lane.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
@@ -145,24 +63,9 @@ pub(super) struct Limits {
 impl Lane {
     pub(super) fn new(name: String, sink: Arc<dyn Sink>, limits: Limits) -> Self {
         let Limits { timeout, concurrency, rate, paused, breaker, share } = limits;
-        let state = State {
-            queue: VecDeque::new(),
-            queued_bytes: 0,
-            sending_bytes: 0,
-            workers: 0,
-            breaker: Breaker::new(breaker),
-            probing: None,
-            last_error: None,
-            congested: false,
-            slow: false,
-            took: Duration::ZERO,
-            ramp: FIRST_RAMP,
-            answered_at_ramp: 0,
-            ramped_at: None,
-        };
         let rate = rate.map(|per_second| tokio::sync::Mutex::new(Rate::new(per_second)));
         let (batch_limit, keeps_order) = (sink.batch_limit().max(1), sink.keeps_order());
-        let (state, answered, sending) = (Mutex::new(state), AtomicU64::new(0), AtomicUsize::new(0));
+        let (state, answered, sending) = (Mutex::new(State::new(breaker)), AtomicU64::new(0), AtomicUsize::new(0));
         Self {
             name,
             sink,
