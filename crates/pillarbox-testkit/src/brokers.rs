@@ -27,7 +27,7 @@ pub use self::kafka::KafkaBroker;
 pub use self::redis::RedisBroker;
 
 /// The timeout of the sinks under test. The relay drops a send after it.
-pub const TIMEOUT: Duration = Duration::from_secs(5);
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// The password of a sink with wrong credentials. No error may show it.
 pub const WRONG_PASSWORD: &str = "hunter2";
 

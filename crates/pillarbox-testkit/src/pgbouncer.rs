@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::postgres::install;
 use crate::{port, wait_until};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Debian's path, which is only in root's PATH.
 const DEBIAN: &str = "/usr/sbin/pgbouncer";
 

@@ -12,7 +12,7 @@ use crate::port;
 use crate::process::Signal;
 use crate::wait::wait_until_sync;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The common part of all servers.
 #[derive(Debug)]

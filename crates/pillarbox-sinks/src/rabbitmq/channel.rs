@@ -35,7 +35,7 @@ impl Channel {
 
     /// Sends a method, and waits until the broker has done it.
     pub(super) async fn call(&mut self, class: AMQPClass) -> Result<(), Fault> {
-        self.shared.write(frame::method(self.id, class)?);
+        self.write(frame::method(self.id, class)?);
         loop {
             match self.events.recv().await {
                 Some(Event::Method(_)) => return Ok(()),
@@ -69,8 +69,9 @@ impl Channel {
         Ok(())
     }
 
+    /// Queues frames of this channel. They are dropped if the channel is closed.
     pub(super) fn write(&self, buffer: Vec<u8>) {
-        self.shared.write(buffer);
+        self.shared.write_while_open(&self.events, buffer);
     }
 
     /// Waits for events, and takes all that are there.
@@ -160,9 +161,6 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // The number of a channel that the broker has closed may belong to another one already.
-        if self.is_open() {
-            self.shared.leave(self.id);
-        }
+        self.shared.leave(self.id, &self.events);
     }
 }

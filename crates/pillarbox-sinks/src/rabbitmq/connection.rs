@@ -129,13 +129,24 @@ impl Shared {
         Ok(id)
     }
 
-    /// Closes a channel that the broker has not closed.
-    pub(super) fn leave(&self, id: u16) {
-        if let Some(lane) = self.lanes().by_id.get_mut(&id) {
-            *lane = Lane::Closing;
+    /// Closes a channel that the broker has not closed. The number of one that it has closed may belong to another already.
+    pub(super) fn leave(&self, id: u16, events: &mpsc::UnboundedReceiver<Event>) {
+        let mut lanes = self.lanes();
+        if events.is_closed() {
+            return;
         }
+        lanes.by_id.insert(id, Lane::Closing);
         let close = channel::Close { reply_code: 200, reply_text: "closed".into(), class_id: 0, method_id: 0 };
         self.call(id, AMQPClass::Channel(channel::AMQPMethod::Close(close)));
+    }
+
+    /// Queues the frames of a channel, unless it is closed. The lock keeps them before the answer to the broker's close: after
+    /// that answer the broker ends the connection of a client that sends anything on the channel.
+    pub(super) fn write_while_open(&self, events: &mpsc::UnboundedReceiver<Event>, bytes: Vec<u8>) {
+        let _lanes = self.lanes();
+        if !events.is_closed() {
+            self.write(bytes);
+        }
     }
 
     /// Queues bytes. They are lost if the connection has ended, and then its channels report that.
@@ -203,13 +214,13 @@ impl Shared {
     fn take_of_channel(&self, id: u16, method: channel::AMQPMethod) {
         match method {
             channel::AMQPMethod::Close(close) => {
-                self.call(id, AMQPClass::Channel(channel::AMQPMethod::CloseOk(channel::CloseOk {})));
-                let fault = Fault::channel(close.reply_code, &close.reply_text);
-                self.give(id, Event::Closed(fault));
                 let mut lanes = self.lanes();
+                self.call(id, AMQPClass::Channel(channel::AMQPMethod::CloseOk(channel::CloseOk {})));
                 // The broker still confirms the close of a channel that the client closes too.
-                if let Some(Lane::Open(_)) = lanes.by_id.get(&id) {
-                    lanes.by_id.remove(&id);
+                if matches!(lanes.by_id.get(&id), Some(Lane::Open(_)))
+                    && let Some(Lane::Open(sender)) = lanes.by_id.remove(&id)
+                {
+                    let _ = sender.send(Event::Closed(Fault::channel(close.reply_code, &close.reply_text)));
                 }
             }
             channel::AMQPMethod::CloseOk(_) => {

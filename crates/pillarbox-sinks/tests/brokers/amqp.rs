@@ -136,6 +136,31 @@ async fn a_missing_exchange_fails_its_own_messages_only() {
     assert_eq!(ids.len(), 57);
 }
 
+/// The broker closes the channels of such batches while their messages are still being written. A frame on a closed channel
+/// would make it close the connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn batches_to_a_missing_exchange_never_cost_the_connection() {
+    let broker = RabbitBroker::shared().await;
+    let more = format!("exchange = \"{}.missing\"\nrouting_key = \"a\"\n", broker.queue());
+    let sink = Arc::new(sink(&keys(&broker, &more)));
+    let payload = format!("{:?}", "a".repeat(8000));
+    let senders = (0..4).map(|_| {
+        let (sink, payload) = (Arc::clone(&sink), payload.clone());
+        tokio::spawn(async move {
+            for size in [1, 1, 1, 40].repeat(25) {
+                let batch: Vec<_> = (0..size).map(|_| event("order.placed", &payload)).collect();
+                for result in send(&**sink, &batch).await {
+                    let error = result.unwrap_err();
+                    assert_eq!(error.kind, SendErrorKind::Retry, "{error}");
+                }
+            }
+        })
+    });
+    for sender in senders.collect::<Vec<_>>() {
+        sender.await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn without_mandatory_a_message_that_no_queue_takes_is_dropped_by_the_broker() {
     let broker = RabbitBroker::shared().await;

@@ -10,7 +10,7 @@ use super::Outbox;
 use super::outbox::{ASK, deliver, event};
 use crate::wait_until;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// No relay waits for a lease that is no longer held.
 pub async fn a_dropped_claim_comes_back_at_once(outbox: &dyn Outbox) {

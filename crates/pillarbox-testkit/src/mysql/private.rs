@@ -13,7 +13,7 @@ use crate::process::Signal;
 use crate::server::Server;
 use crate::wait_until;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server on a loopback port and in a temporary directory of its own. It ends when the value is dropped.
 ///
@@ -70,6 +70,8 @@ impl PrivateMysql {
         let mut command = Command::new("mariadb-install-db");
         command.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
         command.args(["--skip-name-resolve", "--innodb-log-file-size=16M"]).args(user());
+        // Not the machine's directory: a server that starts deletes the temporary files of others there.
+        command.env("TMPDIR", server.directory());
         install::run(command.arg(format!("--datadir={}", data(&server))));
         let settings = settings.iter().map(|(name, value)| format!("--{name}={value}")).collect();
         Self { server, settings }
@@ -134,7 +136,7 @@ impl PrivateMysql {
         command.arg("--no-defaults").args(user()).arg(format!("--datadir={}", data(&self.server)));
         command.args(["--bind-address=127.0.0.1", "--socket=socket", "--pid-file=mariadbd.pid", "--skip-name-resolve"]);
         command.args(["--innodb-buffer-pool-size=128M", "--max-connections=1000"]);
-        // Not the machine's directory: a server that starts deletes the temporary files of others there.
+        // As above.
         command.arg(format!("--tmpdir={}", self.server.directory().display()));
         command.arg(format!("--port={}", self.port())).args(&self.settings);
         self.server.start(command).await;

@@ -11,7 +11,7 @@ use super::install;
 use crate::process::Signal;
 use crate::{port, wait_until};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server on a loopback port and in a temporary directory of its own. It ends when the value is dropped.
 #[derive(Debug)]

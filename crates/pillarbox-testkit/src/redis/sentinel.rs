@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::server::Server;
 use crate::wait_until;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A sentinel that finds a dead master within a second. It ends when the value is dropped.
 #[derive(Debug)]

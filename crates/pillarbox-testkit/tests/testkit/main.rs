@@ -8,4 +8,4 @@ mod receiver;
 
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -19,7 +19,7 @@ use tracing::subscriber::DefaultGuard;
 use uuid::Uuid;
 
 /// More than enough for anything that is going to happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Outbox {
     pub(crate) store: Arc<SqliteStore>,

@@ -11,6 +11,9 @@ use pillarbox_testkit::{Proxy, Swallow, TestDatabase, wait_until};
 
 use crate::fixture::{Log, PATIENCE, Place, all_to, impatient, while_running};
 
+/// Less than the server lets a transaction wait for its client.
+const SOON: Duration = Duration::from_secs(20);
+
 /// A database, and a proxy before it.
 struct Behind {
     database: TestDatabase,
@@ -142,4 +145,30 @@ async fn the_locks_of_a_connection_that_went_silent_hold_up_nobody() {
     })
     .await;
     assert_eq!(behind.delivered().await, 6);
+}
+
+#[tokio::test]
+async fn the_locks_of_a_claim_without_an_answer_are_freed_when_the_server_can_be_reached_again() {
+    let behind = Behind::a_proxy().await;
+    let store = behind.store().await;
+    store.hold_from_now_on();
+    let claim = async || store.claim(Ask::new(1, 1 << 20, Duration::from_secs(60))).await;
+    assert!(claim().await.unwrap().is_empty());
+    behind.emit(1).await;
+    behind.proxy.swallow_new(true);
+    behind.proxy.swallow(Swallow::Answers);
+    let (unanswered, ()) = tokio::join!(claim(), async {
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                     AND state = 'idle in transaction'";
+        wait_until("the server has claimed", PATIENCE, async || {
+            sqlx::query_scalar::<_, i64>(waits).fetch_one(behind.direct.pool()).await.unwrap() == 1
+        })
+        .await;
+        // The server must not see that the client closes its connection.
+        behind.proxy.swallow(Swallow::Both);
+    });
+    unanswered.unwrap_err();
+    behind.proxy.swallow_new(false);
+    // Sooner than the server ends a transaction without a client by itself.
+    wait_until("the event is claimed", SOON, async || claim().await.is_ok_and(|claim| claim.len() == 1)).await;
 }

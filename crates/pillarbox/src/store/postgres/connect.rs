@@ -64,6 +64,8 @@ pub(in crate::store) struct Connections {
     deadline: Duration,
     /// When a wait last timed out. A connection without a response since then is doubtful.
     silent_at: Mutex<Option<Instant>>,
+    /// The names of lost sessions that may wait in a transaction, while no server could be asked about them.
+    abandoned: Mutex<Vec<String>>,
 }
 
 /// A connection that is not in use.
@@ -109,6 +111,7 @@ impl Connections {
             idle: Mutex::default(),
             deadline: settings.deadline,
             silent_at: Mutex::default(),
+            abandoned: Mutex::default(),
         }
     }
 
@@ -167,6 +170,7 @@ impl Connections {
             match self.servers.connect().await {
                 Ok(connected) => {
                     self.public_follows();
+                    self.end_abandoned().await;
                     return Ok(connected);
                 }
                 Err(error) if !error.is_passing() || began.elapsed() + pause > self.deadline * 2 => return Err(error),
@@ -229,7 +233,11 @@ impl Connections {
             let answer = wire.ask(Some("BEGIN"), PgQuery::new(SQL.working).bind(name), Some("COMMIT")).await?;
             Ok::<Option<bool>, Error>(answer.rows.first().map(|row| row.try_get(0)).transpose()?.flatten())
         };
-        match timeout(self.servers.longest() + PING, ask).await {
+        let answer = timeout(self.servers.longest() + PING, ask).await;
+        if !matches!(answer, Ok(Ok(_))) {
+            lock(&self.abandoned).push(name.to_owned());
+        }
+        match answer {
             Ok(Ok(working)) => working == Some(true),
             // A server without free connections cannot be asked, but it is not silent.
             Ok(Err(error)) => error.code().is_some_and(|code| code.starts_with("53")),
@@ -240,6 +248,14 @@ impl Connections {
     /// Terminates the session with this name if it waits in a transaction. No client will continue it, and it holds locks.
     pub(super) async fn end_waiting(&self, name: &str) {
         self.is_working(name).await;
+    }
+
+    /// Terminates the lost sessions that no server could be asked about, now that one can be reached.
+    async fn end_abandoned(&self) {
+        let names = std::mem::take(&mut *lock(&self.abandoned));
+        for name in names {
+            self.end_waiting(&name).await;
+        }
     }
 }
 
