@@ -12,13 +12,14 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use pillarbox::store::AdminStore;
 
 use self::hosts::Hosts;
 use self::login::Login;
+use self::proxies::Proxies;
 pub use self::users::{CredentialError, User};
 use crate::assets::ASSETS;
 use crate::base::Base;
@@ -30,6 +31,7 @@ use crate::theme::Theme;
 mod headers;
 mod hosts;
 pub(crate) mod login;
+mod proxies;
 mod session;
 mod throttle;
 mod users;
@@ -105,6 +107,8 @@ pub(crate) struct Settings {
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) secure: bool,
     pub(crate) proxies: Networks,
+    /// The header in which these proxies name the user that they have authenticated.
+    pub(crate) user_header: Option<HeaderName>,
 }
 
 /// The host name and port that a request asks for.
@@ -193,13 +197,15 @@ enum Door {
 
 impl Access {
     pub(crate) fn new(settings: Settings, base: Option<Base>, store: Arc<dyn AdminStore>) -> Self {
-        let Settings { authentication, hosts, listen, secure, proxies } = settings;
+        let Settings { authentication, hosts, listen, secure, proxies, user_header } = settings;
         let checks_host = hosts.is_some() || listen.is_some() || matches!(authentication, Authentication::Nobody);
         Self {
             hosts: checks_host.then(|| Hosts::new(&hosts.unwrap_or_default(), listen)),
             door: match authentication {
                 Authentication::Nobody => Door::ReadOnly,
-                Authentication::Users(users) => Door::LogIn(Arc::new(Login::new(users, secure, proxies, store))),
+                Authentication::Users(users) => {
+                    Door::LogIn(Arc::new(Login::new(users, secure, Proxies { networks: proxies, user_header }, store)))
+                }
                 Authentication::Own(identify) => Door::Own(identify),
             },
             base,
@@ -235,7 +241,7 @@ impl Access {
             Door::Own(identify) => Ok(Visitor { who: identify(parts), ..Visitor::default() }),
             // The assets are public, and every page requests them.
             Door::LogIn(_) if parts.uri.path().starts_with(ASSETS) => Ok(Visitor::default()),
-            Door::LogIn(login) => login.visitor(&parts.headers, host).await,
+            Door::LogIn(login) => login.visitor(parts, host).await,
         }
     }
 }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{HeaderName, StatusCode};
 use axum::middleware::from_fn_with_state;
 use tokio::runtime::Handle;
 
@@ -86,9 +86,16 @@ impl Admin {
         self
     }
 
-    /// Sets the proxies whose `X-Forwarded-For` header is trusted. It is used for log-ins only.
+    /// Sets the proxies whose `X-Forwarded-For` header is trusted, for log-ins, and the header of [`user_header`](Self::user_header).
     pub fn trusted_proxies(mut self, proxies: Networks) -> Self {
         self.access.proxies = proxies;
+        self
+    }
+
+    /// Sets the header in which a [trusted proxy](Self::trusted_proxies) names the user that it has authenticated. The user must be
+    /// one of [`users`](Self::users), with or without a password. The proxy must remove this header from the requests of its clients.
+    pub fn user_header(mut self, header: Option<HeaderName>) -> Self {
+        self.access.user_header = header;
         self
     }
 

@@ -92,7 +92,8 @@ pub(crate) async fn serve(
         .hosts(settings.hosts.clone())
         .listen(address)
         .secure_cookies(settings.tls.is_some() || settings.behind_tls_proxy)
-        .trusted_proxies(settings.trusted_proxies.clone());
+        .trusted_proxies(settings.trusted_proxies.clone())
+        .user_header(settings.user_header.clone());
     let scheme = if tls.is_some() { "https" } else { "http" };
     tracing::info!(address = %format_args!("{scheme}://{address}"), users = settings.users.len(), "admin is served");
     let proxies = settings.trusted_proxies.clone();

@@ -11,6 +11,32 @@ use crate::relay::Relay;
 use crate::relay::wake::Waker;
 
 /// Emits events and, after the commit, starts their delivery.
+///
+/// In tests, [`Outbox::eager`] delivers before the call returns:
+/// ```
+/// use std::sync::Arc;
+///
+/// use pillarbox::store::sqlite::SqliteStore;
+/// use pillarbox::{Event, Inspect, Outbox, Relay, SendError};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("shop.db");
+/// let store = SqliteStore::open(path).await?;
+/// store.migrate().await?;
+/// let relay = Relay::builder(Arc::new(store.clone()))
+///     .handler("order.placed", |_| async { Ok::<_, SendError>(()) })
+///     .build()?;
+/// let outbox = Outbox::eager(Arc::new(relay));
+///
+/// let mut tx = store.pool().begin().await?;
+/// outbox.emit(&mut tx, Event::new("Order", 42, "order.placed")).await?;
+/// outbox.commit(tx).await?;
+/// assert_eq!(store.counts().await?.delivered, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default)]
 pub struct Outbox {
     observers: Observers,

@@ -53,6 +53,40 @@ use settler::{Settler, Settling};
 use wake::Waker;
 
 /// Delivers committed events.
+///
+/// A service runs its relay in a task of its own until it shuts down. The [`Waker`] tells it of a commit in the same process, so
+/// that it need not poll.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use pillarbox::store::postgres::PostgresStore;
+/// use pillarbox::{Event, Outbox, Relay, SendError};
+/// use tokio::sync::oneshot;
+///
+/// # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = PostgresStore::connect("postgres://shop@127.0.0.1/shop", "public").await?;
+/// let relay = Relay::builder(Arc::new(store.clone()))
+///     .handler("order.placed", |message| async move {
+///         println!("mail about order {}", message.aggregate_id);
+///         Ok::<_, SendError>(())
+///     })
+///     .build()?;
+/// let outbox = Outbox::waking(relay.waker());
+///
+/// let (stop, stopped) = oneshot::channel::<()>();
+/// let running = tokio::spawn(async move { relay.run(async { drop(stopped.await) }).await });
+///
+/// let mut tx = store.pool().begin().await?;
+/// outbox.emit(&mut tx, Event::new("Order", 42, "order.placed")).await?;
+/// outbox.commit(tx).await?;
+///
+/// // The relay finishes what it sends, and gives the rest back.
+/// let _ = stop.send(());
+/// running.await??;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Relay {
     engine: Arc<Engine>,
 }

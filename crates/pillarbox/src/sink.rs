@@ -85,6 +85,30 @@ pub fn runs(batch: &[Message]) -> impl Iterator<Item = &[Message]> {
 }
 
 /// The client of a destination's system: HTTP, a broker, or code in this process.
+///
+/// A sink of one's own:
+/// ```
+/// use async_trait::async_trait;
+/// use pillarbox::{Message, SendError, Sink};
+///
+/// struct Printer;
+///
+/// #[async_trait]
+/// impl Sink for Printer {
+///     async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
+///         let print = |message: &Message| match message.payload.get().len() {
+///             ..=1000 => Ok(println!("{}: {}", message.event_type, message.payload.get())),
+///             // No later attempt would succeed, so the event becomes a dead letter at once.
+///             length => Err(SendError::reject(format!("{length} bytes are too many for a line"))),
+///         };
+///         batch.iter().map(print).collect()
+///     }
+///
+///     fn batch_limit(&self) -> usize {
+///         100
+///     }
+/// }
+/// ```
 #[async_trait]
 pub trait Sink: Send + Sync + 'static {
     /// Sends a batch of at most [`Sink::batch_limit`] messages, and returns a result for each, in order.

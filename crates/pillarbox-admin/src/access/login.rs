@@ -1,6 +1,6 @@
 //! `/login` and `/logout`, sessions and tokens: authentication when the application has none of its own.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,18 +8,19 @@ use askama::Template;
 use axum::Router;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Extension, Form, Query, State};
 use axum::http::header::SET_COOKIE;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use pillarbox::store::AdminStore;
 use serde::Deserialize;
 
+use super::proxies::Proxies;
 use super::session::{Cookies, Sessions};
 use super::throttle::Throttle;
 use super::users::{User, Users};
 use super::{Host, Visitor, bearer};
 use crate::base::Base;
-use crate::network::Networks;
 use crate::pages::then;
 use crate::refusal::{Refusal, page_response};
 use crate::theme::Theme;
@@ -35,11 +36,11 @@ pub(super) struct Login {
     sessions: Sessions,
     throttle: Throttle,
     cookies: Cookies,
-    proxies: Networks,
+    proxies: Proxies,
 }
 
 impl Login {
-    pub(super) fn new(users: Vec<User>, secure: bool, proxies: Networks, store: Arc<dyn AdminStore>) -> Self {
+    pub(super) fn new(users: Vec<User>, secure: bool, proxies: Proxies, store: Arc<dyn AdminStore>) -> Self {
         Self {
             users: Users::new(users),
             sessions: Sessions::new(store),
@@ -49,12 +50,23 @@ impl Login {
         }
     }
 
-    /// Returns the sender of a request by its token or its session.
-    pub(super) async fn visitor(&self, headers: &HeaderMap, host: &str) -> Result<Visitor, Refusal> {
+    /// Returns the sender of a request: by its token, by the header of a trusted proxy, or by its session.
+    pub(super) async fn visitor(&self, parts: &Parts, host: &str) -> Result<Visitor, Refusal> {
+        let headers = &parts.headers;
         let visitor = |who, csrf| Visitor { who, csrf, can_log_in: true };
         if let Some(token) = bearer(headers) {
             let unknown = || Refusal::unknown("the token is unknown; make one with `pillarbox admin make-token`");
             return Ok(visitor(Some(self.users.by_token(token).ok_or_else(unknown)?), None));
+        }
+        if let Some(name) = self.proxies.user(parts)? {
+            let stranger = || {
+                let detail = format!(
+                    "the proxy has authenticated {name:?}, who is not a user of this admin; add \
+                     [admin.users.{name:?}] with a role to the configuration"
+                );
+                Refusal::new(StatusCode::FORBIDDEN, detail)
+            };
+            return Ok(visitor(Some(self.users.named(name).ok_or_else(stranger)?), None));
         }
         let session = match self.cookies.named(host).of(headers) {
             Some(token) => self.sessions.find(token).await?,
@@ -64,25 +76,6 @@ impl Login {
         let (who, csrf) = known.unzip();
         Ok(visitor(who, csrf))
     }
-
-    /// Returns the client's address. `X-Forwarded-For` counts only from a trusted proxy: the client is the last address
-    /// that is not a trusted proxy itself.
-    fn address(&self, peer: Option<SocketAddr>, headers: &HeaderMap) -> IpAddr {
-        let mut address = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
-        let told = headers.get_all("x-forwarded-for").iter().rev();
-        let mut told = told.flat_map(|value| value.to_str().unwrap_or_default().rsplit(','));
-        while self.proxies.contain(address) {
-            let Some(before) = told.next().and_then(forwarded) else { break };
-            address = before;
-        }
-        address
-    }
-}
-
-/// Reads an address as proxies write it, some with a port.
-fn forwarded(text: &str) -> Option<IpAddr> {
-    let text = text.trim();
-    text.parse().ok().or_else(|| text.parse().ok().map(|address: SocketAddr| address.ip()))
 }
 
 pub(super) fn routes(login: Arc<Login>) -> Router {
@@ -139,7 +132,7 @@ async fn log_in(
     Form(given): Form<Given>,
 ) -> Result<Response, Refusal> {
     let next = place(given.next.as_deref());
-    let address = login.address(peer.map(|Extension(ConnectInfo(peer))| peer), &headers);
+    let address = login.proxies.client(peer.map(|Extension(ConnectInfo(peer))| peer), &headers);
     let (theme, base) = (Theme::of(&headers), &base);
     let again = |status, wrong: &str| {
         page_response(status, &LoginPage { base, theme, next, name: &given.name, wrong: Some(wrong) })

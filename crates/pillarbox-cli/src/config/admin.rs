@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use axum::http::HeaderName;
 use pillarbox_admin::{ANYONE, Mask, Networks, Role, User};
 use pillarbox_sinks::config::{ConfigError, FromConfig, SecretRef, Section};
 use toml::Value;
@@ -26,6 +27,8 @@ pub(crate) struct AdminSettings {
     pub(crate) behind_tls_proxy: bool,
     /// Proxies whose X-Forwarded-For header is trusted.
     pub(crate) trusted_proxies: Networks,
+    /// The header in which these proxies name the user that they have authenticated.
+    pub(crate) user_header: Option<HeaderName>,
     /// JSON paths of values in payloads that are never shown.
     pub(crate) mask: Mask,
     pub(crate) users: Vec<UserSettings>,
@@ -99,7 +102,12 @@ impl UserSettings {
 
 pub(super) fn lower(mut section: Section<'_>) -> AdminSettings {
     let listen = section.take("listen").unwrap_or(Listen::Usual);
-    let users = lower_users(section.section("users"));
+    let trusted_proxies = section.take("trusted_proxies").map(|Proxies(networks)| networks).unwrap_or_default();
+    let user_header = section.take("user_header").map(|UserHeader(name)| name);
+    if user_header.is_some() && trusted_proxies.is_empty() {
+        section.problem("user_header", "is set without trusted_proxies; name the proxy that sends it there");
+    }
+    let users = lower_users(section.section("users"), user_header.is_some());
     let address = listen.address();
     if users.is_empty() && !address.ip().is_loopback() {
         section.problem(
@@ -128,7 +136,8 @@ pub(super) fn lower(mut section: Section<'_>) -> AdminSettings {
         tls,
         hosts: section.take_checked("hosts", |hosts: &Vec<String>| host_names(hosts)).unwrap_or_default(),
         behind_tls_proxy: section.take("behind_tls_proxy").unwrap_or(false),
-        trusted_proxies: section.take("trusted_proxies").map(|Proxies(networks)| networks).unwrap_or_default(),
+        trusted_proxies,
+        user_header,
         mask: section.take("mask").map(|Paths(mask)| mask).unwrap_or_default(),
         users,
     };
@@ -136,14 +145,14 @@ pub(super) fn lower(mut section: Section<'_>) -> AdminSettings {
     settings
 }
 
-fn lower_users(mut section: Section<'_>) -> Vec<UserSettings> {
+fn lower_users(mut section: Section<'_>, by_header: bool) -> Vec<UserSettings> {
     let mut users = Vec::new();
     for (name, mut keys) in section.named_sections() {
         if let Err(what) = user_name(&name) {
             keys.problem_here(what);
         }
         let (password, token) = (keys.take("password"), keys.take("token"));
-        if password.is_none() && token.is_none() {
+        if password.is_none() && token.is_none() && !by_header {
             keys.problem_here(
                 "has neither password nor token; make one with `pillarbox admin hash-password` or make-token",
             );
@@ -189,6 +198,17 @@ impl FromConfig for Paths {
     fn from_toml(value: Value) -> Result<Self, String> {
         let paths = Vec::<String>::from_toml(value)?;
         Mask::parse(&paths).map(Self).map_err(|error| format!("has {error}"))
+    }
+}
+
+/// The value of `user_header`.
+struct UserHeader(HeaderName);
+
+impl FromConfig for UserHeader {
+    fn from_toml(value: Value) -> Result<Self, String> {
+        let name = String::from_toml(value)?;
+        let usual = || format!("is {name:?}, but must be the name of a header, like \"X-Forwarded-User\"");
+        name.parse().map(Self).map_err(|_| usual())
     }
 }
 

@@ -158,6 +158,7 @@ impl Settings {
         keys.push(("hosts", texts(&admin.hosts)));
         keys.push(("behind_tls_proxy", Value::Boolean(admin.behind_tls_proxy)));
         keys.push(("trusted_proxies", texts(&admin.trusted_proxies.shown())));
+        keys.extend(admin.user_header.iter().map(|header| ("user_header", text(header.as_str()))));
         keys.push(("mask", texts(&admin.mask.shown())));
         keys.push(("users", table(admin.users.iter().map(|user| (user.name.as_str(), shown_user(user))))));
         Shown { place: Place::Section("admin"), keys }

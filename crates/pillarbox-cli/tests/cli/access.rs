@@ -313,6 +313,45 @@ async fn only_a_trusted_proxy_says_who_asks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_trusted_proxy_names_its_user() {
+    let users = "user_header = \"X-Forwarded-User\"\ntrusted_proxies = [\"127.0.0.1\"]\n[admin.users.otto]\nrole = \"operator\"";
+    let (home, token) = with_users(users);
+    let (_program, mut client) = serve(&home).await;
+    let named = |names: &[&str]| names.iter().map(|name| ("x-forwarded-user".to_owned(), (*name).to_owned())).collect();
+    for (name, acts) in [("otto", 404), ("vera", 403)] {
+        client.headers = named(&[name]);
+        let page = client.get("/").await;
+        assert!(page.status == 200 && page.body.contains(name) && !page.body.contains("Log out"), "{page:?}");
+        assert_eq!(client.post("/events/0199b1a0-0000-7000-8000-000000000000/retry", &[]).await.status, acts, "{name}");
+    }
+    client.headers = named(&["mallory"]);
+    let refused = client.get("/").await;
+    assert!(refused.status == 403 && refused.body.contains("mallory"), "{refused:?}");
+    client.headers = named(&["mallory", "otto"]);
+    assert_eq!(client.get("/").await.status, 400);
+    // Another site cannot use the user's log-in at the proxy.
+    client.headers = named(&["otto"]);
+    client.headers.push(("sec-fetch-site".to_owned(), "cross-site".to_owned()));
+    assert_eq!(client.post("/events/0199b1a0-0000-7000-8000-000000000000/retry", &[]).await.status, 403);
+    // Passwords and tokens work beside it.
+    client.headers = vec![("authorization".to_owned(), format!("Bearer {token}"))];
+    assert_eq!(client.get("/api/v1/events").await.status, 200);
+    client.headers = named(&[""]);
+    assert_eq!(client.get("/").await.status, 303);
+    assert_eq!(client.log_in("olga", PASSWORD).await.status, 303);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_but_a_trusted_proxy_names_a_user() {
+    let (home, _) = with_users("user_header = \"X-Forwarded-User\"\ntrusted_proxies = [\"10.0.0.0/8\"]");
+    let (_program, mut client) = serve(&home).await;
+    client.headers =
+        vec![("x-forwarded-user".to_owned(), "olga".to_owned()), ("x-forwarded-for".to_owned(), "10.1.2.3".to_owned())];
+    let page = client.get("/").await;
+    assert_eq!((page.status, page.header("location")), (303, "/login?next=%2F"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn it_speaks_tls() {
     let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (home, _) = with_users("tls_certificate = \"admin.pem\"\ntls_key = \"admin.key\"");

@@ -193,6 +193,29 @@ impl Default for Chance {
 }
 
 /// Builds a [`Relay`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use pillarbox::sink::Discard;
+/// use pillarbox::store::sqlite::SqliteStore;
+/// use pillarbox::{Destination, OnFailed, Order, Relay, RelaySettings, Route};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("shop.db");
+/// let store = SqliteStore::open(path).await?;
+/// let relay = Relay::builder(Arc::new(store))
+///     .settings(RelaySettings { order: Order::Aggregate(OnFailed::Block), ..RelaySettings::default() })
+///     .destination(Destination::new("billing", Discard).timeout(Duration::from_secs(10)).concurrency(4))
+///     .route(Route::new("invoice.*", ["billing"]))
+///     .build()?;
+/// # drop(relay);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub struct RelayBuilder {
     store: Arc<dyn Store>,

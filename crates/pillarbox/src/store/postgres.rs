@@ -67,6 +67,21 @@ sql_folder! {
 }
 
 /// An outbox in a PostgreSQL database.
+///
+/// ```no_run
+/// use pillarbox::store::postgres::{PostgresSettings, PostgresStore};
+/// use std::time::Duration;
+///
+/// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
+/// // Several hosts: the store follows the primary among them.
+/// let url = "postgres://shop@db1.example,db2.example/shop";
+/// let settings = PostgresSettings { connections: 20, deadline: Duration::from_secs(5), ..PostgresSettings::default() };
+/// let store = PostgresStore::connect_with(url, "public", settings).await?;
+/// // In a deployment, `pillarbox migrate` does this once.
+/// store.migrate().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
     pool: Pinned,
