@@ -61,8 +61,8 @@ impl Login {
         if let Some(name) = self.proxies.user(parts)? {
             let stranger = || {
                 let detail = format!(
-                    "the proxy has authenticated {name:?}, who is not a user of this admin; add \
-                     [admin.users.{name:?}] with a role to the configuration"
+                    "the proxy named the user {name:?}, and the configuration has no such user; add \
+                     [admin.users.{name:?}] with a role"
                 );
                 Refusal::new(StatusCode::FORBIDDEN, detail)
             };
