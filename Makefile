@@ -1,7 +1,7 @@
 # The commands of everyday work; `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-long fmt lint guide demo torture simulate failover measure bench bench-quick bench-compare bench-celery servers servers-stop
+.PHONY: help setup test test-long fmt lint guide demo torture simulate failover inbox measure bench bench-quick bench-compare bench-celery servers servers-stop
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,12 @@ failover: ## kill primaries, promote standbys, drop packets: make failover ARGS=
 	@scripts/setup
 	cargo build --release -p pillarbox-cli -p pillarbox-testkit
 	$${CARGO_TARGET_DIR:-target}/release/failover $(ARGS)
+
+inbox: ## kill receivers behind a relay and count what they handled: make inbox ARGS="--events 5000 express"
+	@scripts/setup
+	cargo build -p pillarbox-cli
+	cargo build -p pillarbox-inbox --all-features --examples
+	@scripts/inbox $(ARGS)
 
 measure: ## measure one case, once, death or outage: make measure ARGS=death
 	cargo build --release -p pillarbox-cli -p pillarbox-testkit

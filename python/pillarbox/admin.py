@@ -58,6 +58,7 @@ class _ReadOnlyAdmin(admin.ModelAdmin):
         "shown_payload",
         "shown_headers",
         "failed_attempts",
+        "delivered_attempts",
         "destinations",
     )
     fields = readonly_fields
@@ -96,7 +97,19 @@ class _ReadOnlyAdmin(admin.ModelAdmin):
         rows = store.database.run("get_attempts", store.database.id(event.pk))
         lines = (
             (number, read_moment(at, store.connection), to, shown.text(error))
-            for number, to, at, _ms, _code, error, _answer in rows
+            for number, to, at, _ms, _code, error, _answer, delivered in rows
+            if not delivered
+        )
+        return format_html_join("", "{}. {} {}: {}<br>", lines) or "-"
+
+    @admin.display(description=_("delivered attempts"))
+    def delivered_attempts(self, event: OutboxEvent) -> str:
+        store = _store()
+        rows = store.database.run("get_attempts", store.database.id(event.pk))
+        lines = (
+            (number, read_moment(at, store.connection), to, f"{code}, {ms} ms" if code else f"{ms} ms")
+            for number, to, at, ms, code, _error, _answer, delivered in rows
+            if delivered
         )
         return format_html_join("", "{}. {} {}: {}<br>", lines) or "-"
 

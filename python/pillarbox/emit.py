@@ -106,6 +106,9 @@ def emit_event(
 
     Outside of a transaction it is written at once, with the warning `pillarbox_event_not_in_transaction`.
 
+    A repeatable event may be written into PostgreSQL's write-ahead log, if that is enabled. Then it has no row, and the
+    answer has no seq.
+
     Raises IntegrityError for a duplicate, and InvalidEvent (a ValueError) for what cannot be stored; the transaction
     stays usable after both.
     """
@@ -149,7 +152,7 @@ def write(rows: Sequence[Row], *, using: str | None = None) -> list[OutboxEvent]
     insert, found = partial(_insert_all, connection, rows, columns), partial(_found, alias, rows)
     written = run_write(connection, insert, found)
     on_commit.deliver(alias, rows)
-    return [_event(row, written[row.id], alias) for row in rows]
+    return [_event(row, written.get(row.id, (None, timezone.now())), alias) for row in rows]
 
 
 def _insert_all(connection: BaseDatabaseWrapper, rows: Sequence[Row], columns: list[tuple[Any, ...]]) -> Written:
@@ -157,7 +160,7 @@ def _insert_all(connection: BaseDatabaseWrapper, rows: Sequence[Row], columns: l
     with transaction.atomic(using=connection.alias) if len(rows) > 1 else nullcontext():
         written = _insert(connection, columns)
         for row in rows:
-            if row.id not in written:
+            if row.id not in written and row.idempotency_key != str(row.id):
                 raise _duplicate(row)
     return written
 
@@ -282,8 +285,8 @@ def _duplicate(row: Row) -> IntegrityError:
     )
 
 
-def _event(row: Row, answer: tuple[int, datetime.datetime], alias: str) -> OutboxEvent:
-    """The row as it stands in the table now, without asking for it again."""
+def _event(row: Row, answer: tuple[int | None, datetime.datetime], alias: str) -> OutboxEvent:
+    """The row as it stands in the table now, without asking for it again. In the write-ahead log it has no seq."""
     seq, created_at = answer
     event = OutboxEvent(
         id=row.id,

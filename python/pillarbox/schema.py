@@ -72,6 +72,7 @@ class ApplyOutbox(Operation):
         connection = schema_editor.connection
         if not router.allow_migrate(connection.alias, app_label, model_name="outboxevent"):
             return
+        databases.of(connection).check_removal()
         for table in _TABLES[self.version]:
             schema_editor.execute(f"DROP TABLE IF EXISTS {table}")
         if self.version > 1:

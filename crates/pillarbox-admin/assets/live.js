@@ -45,7 +45,8 @@
     const source = button && document.getElementById(button.dataset.copy);
     if (!source) return;
     try {
-      await navigator.clipboard.writeText(source.textContent);
+      const whole = button.dataset.copyFrom;
+      await navigator.clipboard.writeText(whole ? await (await fetch(whole)).text() : source.textContent);
       const before = button.textContent;
       button.textContent = "Copied";
       setTimeout(() => { button.textContent = before; }, 1500);
@@ -65,6 +66,80 @@
   window.addEventListener("pageshow", () => {
     for (const field of document.querySelectorAll("form[data-tidy] :disabled")) field.disabled = false;
   });
+
+  // The values of a chart, at the pointer, at a finger, or at the keys. Without a script the browser shows them, and a table does.
+  const charts = () => {
+    const tip = document.createElement("div");
+    tip.className = "tip";
+    tip.hidden = true;
+    document.body.append(tip);
+    root.classList.add("scripted");
+    let shown = null;
+    let index = 0;
+    const columnsOf = (chart) => [...chart.querySelectorAll(".column")];
+    const hide = () => {
+      if (shown) columnsOf(shown).forEach((column) => column.classList.remove("pointed"));
+      shown = null;
+      tip.hidden = true;
+    };
+    const show = (chart, wanted) => {
+      const columns = columnsOf(chart);
+      if (!columns.length) return;
+      hide();
+      shown = chart;
+      index = Math.max(0, Math.min(columns.length - 1, wanted));
+      const column = columns[index];
+      const { when, values } = column.dataset;
+      column.classList.add("pointed");
+      const name = document.createElement("strong");
+      name.textContent = when;
+      tip.replaceChildren(name, values);
+      tip.hidden = false;
+      const box = column.getBoundingClientRect();
+      const left = box.left + box.width / 2 < document.documentElement.clientWidth / 2
+        ? box.right + 8
+        : box.left - tip.offsetWidth - 8;
+      tip.style.left = `${Math.max(4, left) + window.scrollX}px`;
+      tip.style.top = `${box.top + window.scrollY + 6}px`;
+      chart.setAttribute("aria-valuemax", String(columns.length - 1));
+      chart.setAttribute("aria-valuenow", String(index));
+      chart.setAttribute("aria-valuetext", `${when}: ${values.replaceAll("\n", ", ")}`);
+    };
+    const at = (chart, event) => {
+      const box = chart.querySelector(".shapes").getBoundingClientRect();
+      const share = (event.clientX - box.left) / box.width;
+      if (share < 0 || share >= 1) hide();
+      else show(chart, Math.floor(share * columnsOf(chart).length));
+    };
+    const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
+    for (const chart of document.querySelectorAll("[data-chart]")) {
+      const last = columnsOf(chart).length - 1;
+      chart.tabIndex = 0;
+      chart.setAttribute("role", "slider");
+      chart.setAttribute("aria-labelledby", chart.dataset.chart);
+      chart.setAttribute("aria-readonly", "true");
+      chart.setAttribute("aria-valuemin", "0");
+      chart.setAttribute("aria-valuemax", String(Math.max(0, last)));
+      chart.setAttribute("aria-valuenow", String(Math.max(0, last)));
+      chart.addEventListener("pointermove", (event) => at(chart, event));
+      chart.addEventListener("pointerdown", (event) => at(chart, event));
+      chart.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") hide(); });
+      chart.addEventListener("focus", () => { if (chart.matches(":focus-visible")) show(chart, columnsOf(chart).length - 1); });
+      chart.addEventListener("blur", () => { if (shown === chart) hide(); });
+      chart.addEventListener("keydown", (event) => {
+        const end = { Home: 0, End: Infinity }[event.key];
+        if (event.key === "Escape") hide();
+        else if (end !== undefined) show(chart, end);
+        else if (event.key in STEPS) show(chart, index + STEPS[event.key]);
+        else return;
+        event.preventDefault();
+      });
+    }
+    // A page that was updated has new values.
+    document.addEventListener("pillarbox:updated", () => { if (shown) show(shown, index); });
+    document.addEventListener("pointerdown", (event) => { if (shown && !shown.contains(event.target)) hide(); });
+  };
+  if (document.querySelector("[data-chart]")) charts();
 
   // Regions with data-live are fetched anew every few seconds, while somebody looks.
   const seconds = Number(document.body.dataset.refresh || 0);
@@ -86,8 +161,9 @@
     if (on) refresh();
   });
 
-  // What somebody has selected is left alone until they are done with it.
+  // What somebody has selected or ticked is left alone until they are done with it.
   const selected = (region) => {
+    if (region.querySelector(".pick :checked")) return true;
     const selection = document.getSelection();
     if (!selection || selection.isCollapsed || !selection.rangeCount) return false;
     return selection.getRangeAt(0).intersectsNode(region);
@@ -152,6 +228,7 @@
         const fresh = page.getElementById(old.id);
         if (fresh && !selected(old)) update(old, fresh);
       }
+      document.dispatchEvent(new Event("pillarbox:updated"));
       // A page that has come to its end asks no more.
       if (!page.body.dataset.refresh) {
         on = false;
@@ -166,4 +243,76 @@
   }
   setInterval(refresh, seconds * 1000);
   document.addEventListener("visibilitychange", refresh);
+})();
+
+// Keys: from row to row, from page to page, and the list of keys.
+(() => {
+  const dialog = document.getElementById("keys");
+  const help = document.getElementById("help");
+  const showKeys = () => {
+    if (!dialog.open) dialog.showModal();
+  };
+  if (dialog && help) {
+    help.hidden = false;
+    help.addEventListener("click", showKeys);
+  }
+
+  const links = () => [...document.querySelectorAll("table[data-keys] a[data-open]")];
+  const move = (by) => {
+    const all = links();
+    const here = all.findIndex((link) => link.closest("tr").contains(document.activeElement));
+    const next = all[here === -1 ? (by > 0 ? 0 : all.length - 1) : here + by];
+    if (next) next.focus();
+  };
+  const choose = () => {
+    const row = document.activeElement.closest("table[data-keys] tr");
+    const box = row && row.querySelector(".pick input");
+    if (box) box.click();
+  };
+  const follow = (id) => {
+    const link = document.getElementById(id);
+    if (link) link.click();
+  };
+  const keys = {
+    j: () => move(1),
+    k: () => move(-1),
+    x: choose,
+    n: () => follow("next"),
+    p: () => follow("previous"),
+    "?": showKeys,
+  };
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target instanceof Element && event.target.closest("input:not([type=checkbox], [type=radio]), textarea, select, dialog");
+    const key = keys[event.key];
+    if (!key || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    key();
+  });
+})();
+
+// Chosen rows: how many there are, and all at once.
+(() => {
+  const form = document.getElementById("chosen");
+  if (!form) return;
+  const boxes = () => [...document.querySelectorAll(".pick input")];
+  const all = document.getElementById("choose-all");
+  const word = document.getElementById("chosen-count");
+  const show = () => {
+    const count = boxes().filter((box) => box.checked).length;
+    all.checked = count > 0 && count === boxes().length;
+    all.indeterminate = count > 0 && !all.checked;
+    word.textContent = count ? `${count} chosen` : "";
+    for (const button of form.querySelectorAll("button")) button.disabled = count === 0;
+  };
+  all.closest("label").hidden = false;
+  all.addEventListener("change", () => {
+    for (const box of boxes()) box.checked = all.checked;
+    show();
+  });
+  document.addEventListener("change", (event) => {
+    if (event.target instanceof Element && event.target.closest(".pick")) show();
+  });
+  // A page from the browser's history keeps its boxes.
+  window.addEventListener("pageshow", show);
+  show();
 })();

@@ -21,6 +21,7 @@ use self::hosts::Hosts;
 use self::login::Login;
 use self::proxies::Proxies;
 pub use self::users::{CredentialError, User};
+use crate::asked::no_parameters;
 use crate::assets::ASSETS;
 use crate::base::Base;
 use crate::network::Networks;
@@ -147,6 +148,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Operator {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
         let who = known(parts)?;
         match who.role {
+            // An action that ignored a parameter would do more than it was asked to.
+            Role::Operator if parts.method == Method::POST => no_parameters(parts).map(|()| Self(who)),
             Role::Operator => Ok(Self(who)),
             Role::Viewer if who.name == ANYONE => Err(Refusal::new(
                 StatusCode::FORBIDDEN,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::{DefaultBodyLimit, Extension};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::middleware::map_response;
+use axum::middleware::{from_fn, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -19,7 +19,7 @@ use utoipa_axum::routes;
 
 use self::problem::Problem;
 use crate::access::Viewer;
-use crate::asked::BODY_LIMIT;
+use crate::asked::{BODY_LIMIT, refuse_unknown};
 use crate::base::Base;
 use crate::desk::Desk;
 
@@ -67,6 +67,7 @@ pub(crate) fn routes(desk: &Arc<Desk>) -> Router {
     let document = Arc::new(document);
     routes
         .route(DOCUMENT, get(async move |_: Viewer, Extension(base): Extension<Base>| served(&document, &base)))
+        .layer(from_fn(refuse_unknown))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(map_response(not_so))
 }

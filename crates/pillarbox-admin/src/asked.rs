@@ -1,5 +1,5 @@
-//! Extractors for the parts of a request: path, query and body. Pages and API use them. The API refuses a misspelt
-//! parameter instead of ignoring it.
+//! Extractors for the parts of a request: path, query and body. Pages and API use them, and refuse a misspelt parameter
+//! instead of ignoring it.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,9 +17,11 @@ use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 pub(crate) use self::filter::{FilterAsked, StateName, moment, state};
+pub(crate) use self::known::{no_parameters, refuse_unknown};
 use crate::refusal::{Refusal, ToApi};
 
 mod filter;
+mod known;
 
 /// The largest body. An event's payload may have a megabyte; escapes and the other fields need room too.
 pub(crate) const BODY_LIMIT: usize = 2 << 20;
@@ -27,18 +29,52 @@ pub(crate) const BODY_LIMIT: usize = 2 << 20;
 pub(crate) const WINDOW_HOURS: u32 = 7 * 24;
 const LONGEST_HOURS: u32 = 365 * 24;
 
-/// The query parameters.
+/// The query parameters. An unknown one is refused, because a misspelt filter would show everything.
 pub(crate) struct Asked<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
-        let query = Query::from_request_parts(parts, state).await;
-        let Query(asked) =
-            query.map_err(|error| bad(format!("the parameters are not valid: {}", error.body_text())))?;
-        Ok(Self(asked))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        known::check(parts, &[known::names::<T>()])?;
+        Ok(Self(query(parts)?))
     }
+}
+
+/// The query parameters of two types together.
+pub(crate) struct AskedBoth<A, B>(pub(crate) A, pub(crate) B);
+
+impl<A: DeserializeOwned, B: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for AskedBoth<A, B> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        known::check(parts, &[known::names::<A>(), known::names::<B>()])?;
+        Ok(Self(query(parts)?, query(parts)?))
+    }
+}
+
+/// The query parameters as they are, for a name that may come many times.
+pub(crate) struct Pairs(Parts);
+
+impl<S: Send + Sync> FromRequestParts<S> for Pairs {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        Ok(Self(parts.clone()))
+    }
+}
+
+impl Pairs {
+    /// Returns the parameters. One with another name is refused.
+    pub(crate) fn only(&self, names: &[&'static str]) -> Result<Vec<(String, String)>, Refusal> {
+        known::check(&self.0, &[names])?;
+        query(&self.0)
+    }
+}
+
+fn query<T: DeserializeOwned>(parts: &Parts) -> Result<T, Refusal> {
+    let query = Query::try_from_uri(&parts.uri);
+    query.map(|Query(asked)| asked).map_err(|error| bad(format!("the parameters are not valid: {}", error.body_text())))
 }
 
 /// A part of the path: an id or a name.
@@ -68,18 +104,46 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Refusal> {
         if !is_json(request.headers()) {
-            let what = "the body must be JSON; send the header \"Content-Type: application/json\"";
-            return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
+            return Err(not_json());
         }
-        let bytes: Bytes = request.extract().await.map_err(|error: BytesRejection| match error.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {BODY_LIMIT} bytes"))
-            }
-            _ => bad(format!("the body cannot be read: {}", error.body_text())),
-        })?;
-        let not_understood = |error| bad(format!("the body is not valid: {error}"));
-        serde_json::from_slice(&bytes).map(|Object(body)| Self(body)).map_err(not_understood)
+        parsed(&bytes(request).await?).map(Self)
     }
+}
+
+/// A JSON body that may be missing or `null`.
+pub(crate) struct MaybeBody<T>(pub(crate) Option<T>);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for MaybeBody<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Refusal> {
+        let json = is_json(request.headers());
+        let bytes = bytes(request).await?;
+        match bytes.trim_ascii() {
+            b"" | b"null" => Ok(Self(None)),
+            _ if !json => Err(not_json()),
+            text => parsed(text).map(|body| Self(Some(body))),
+        }
+    }
+}
+
+fn not_json() -> Refusal {
+    let what = "the body must be JSON; send the header \"Content-Type: application/json\"";
+    Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what)
+}
+
+async fn bytes(request: Request) -> Result<Bytes, Refusal> {
+    request.extract().await.map_err(|error: BytesRejection| match error.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {BODY_LIMIT} bytes"))
+        }
+        _ => bad(format!("the body cannot be read: {}", error.body_text())),
+    })
+}
+
+fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    let not_understood = |error| bad(format!("the body is not valid: {error}"));
+    serde_json::from_slice(bytes).map(|Object(body)| body).map_err(not_understood)
 }
 
 /// Reads an object only, and no list of its fields' values.

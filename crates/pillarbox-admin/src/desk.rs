@@ -8,24 +8,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use pillarbox::store::{AdminStore, AuditView, DeadLetters, EventView, Minute, Page, Paging, RelayView};
+use pillarbox::store::{AdminStore, AuditView, DeadLetters, Depth, EventView, Found, Minute, Page, Paging, RelayView};
 use pillarbox::{Route, Routes, StoreError};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-pub use self::destinations::{DestinationInfo, DestinationStatus, Health, Lane, RequestText};
+pub use self::destinations::{DestinationInfo, DestinationStatus, Lane, RequestText};
 pub use self::filter::EventFilter;
+pub use self::health::{ENOUGH, Health, RECENT};
 use self::jobs::Jobs;
 pub use self::jobs::{Action, GroupKey, Job, JobScope, JobState, Preview, RATES};
+pub use self::kept::Kept;
 pub use self::metrics::{Metrics, Observations, Overview, Point};
+pub use self::problems::{LATE, Problem, ProblemKind};
 pub use self::story::{EventStory, Moment, Request, What};
 use crate::mask::Mask;
 
 pub(crate) mod acting;
 mod destinations;
 mod filter;
+mod health;
 mod jobs;
+mod kept;
 mod metrics;
+mod problems;
 mod story;
 
 /// The maximum number of audit lines of a page, and of events that one call names.
@@ -37,6 +43,7 @@ pub struct Desk {
     destinations: Vec<DestinationInfo>,
     routes: Routes,
     mask: Mask,
+    kept: Option<Kept>,
     jobs: Jobs,
 }
 
@@ -47,6 +54,7 @@ pub struct DeskBuilder {
     destinations: Vec<DestinationInfo>,
     routes: Vec<Route>,
     mask: Mask,
+    kept: Option<Kept>,
 }
 
 /// The reason why the desk refused or failed.
@@ -92,18 +100,25 @@ impl DeskBuilder {
         self
     }
 
+    /// Sets how long the relays keep delivered events, which the pages say where people search for one. `None` if that is not
+    /// known, or if they are never deleted.
+    pub fn kept(mut self, kept: Option<Kept>) -> Self {
+        self.kept = kept;
+        self
+    }
+
     /// Builds the desk.
     #[must_use]
     pub fn build(self) -> Desk {
-        let Self { store, destinations, routes, mask } = self;
-        Desk { store, destinations, routes: Routes::new(routes), mask, jobs: Jobs::default() }
+        let Self { store, destinations, routes, mask, kept } = self;
+        Desk { store, destinations, routes: Routes::new(routes), mask, kept, jobs: Jobs::default() }
     }
 }
 
 impl Desk {
     /// Returns a builder on a store. Without destinations and routes, the desk shows those that relays report.
     pub fn builder(store: Arc<dyn AdminStore>) -> DeskBuilder {
-        DeskBuilder { store, destinations: Vec::new(), routes: Vec::new(), mask: Mask::default() }
+        DeskBuilder { store, destinations: Vec::new(), routes: Vec::new(), mask: Mask::default(), kept: None }
     }
 
     /// Returns a page of events.
@@ -112,6 +127,33 @@ impl Desk {
     /// Fails if the cursor is not one of this list, or if the database fails.
     pub async fn events(&self, filter: &EventFilter, turn: &Paging) -> Result<Page, DeskError> {
         Ok(self.store.list(&filter.with_routes(&self.routes), turn).await?)
+    }
+
+    /// Returns the number of waiting events and dead letters, at a bounded cost.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn depth(&self) -> Result<Depth, DeskError> {
+        Ok(self.store.depth().await?)
+    }
+
+    /// Returns the destinations that an event is routed to; `None` if no route matches.
+    #[must_use]
+    pub fn goes_to(&self, event: &EventView) -> Option<Vec<String>> {
+        self.routes.route(&event.event_type, &event.aggregate_type).map(<[String]>::to_vec)
+    }
+
+    /// Returns these events, in their order. Events that do not exist are left out.
+    ///
+    /// # Errors
+    /// Fails if more than [`MOST`] are named, or if the database fails.
+    pub async fn chosen(&self, ids: &[Uuid]) -> Result<Vec<EventView>, DeskError> {
+        acting::checked(ids)?;
+        let mut events = Vec::with_capacity(ids.len());
+        for id in ids {
+            events.extend(self.store.get(*id).await?.map(|detail| detail.event));
+        }
+        Ok(events)
     }
 
     /// Returns one event with its history, masked.
@@ -145,11 +187,12 @@ impl Desk {
         Ok(neighbours)
     }
 
-    /// Returns events with exactly this id, idempotency key or aggregate id.
+    /// Returns the events that a text names by id, idempotency key or aggregate (`Order 42`, `Order:42`, `42`); see
+    /// [`Inspect::find`](pillarbox::Inspect::find).
     ///
     /// # Errors
     /// Fails if the database fails.
-    pub async fn find(&self, text: &str) -> Result<Vec<EventView>, DeskError> {
+    pub async fn find(&self, text: &str) -> Result<Found, DeskError> {
         Ok(self.store.find(text).await?)
     }
 

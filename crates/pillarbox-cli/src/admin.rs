@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::Context;
+use pillarbox::OnDelivered;
 use pillarbox::store::AdminStore;
-use pillarbox_admin::desk::RequestText;
+use pillarbox_admin::desk::{Kept, RequestText};
 use pillarbox_admin::{Admin, Desk, DestinationInfo, User};
 use pillarbox_sinks::DestinationSettings;
 use pillarbox_sinks::config::ConfigError;
@@ -33,7 +34,16 @@ pub(crate) fn desk(store: Arc<dyn AdminStore>, settings: &Settings) -> Desk {
         .destinations(destinations(settings))
         .routes(settings.routes.clone())
         .mask(settings.admin.mask.clone())
+        .kept(kept(settings))
         .build()
+}
+
+/// Returns how long the relay of this configuration keeps delivered events; `None` if it never deletes them.
+fn kept(settings: &Settings) -> Option<Kept> {
+    match settings.relay.on_delivered {
+        OnDelivered::Delete => Some(Kept::UntilDelivered),
+        OnDelivered::Keep => settings.relay.cleanup_every.map(|_| Kept::For(settings.relay.retention.delivered_after)),
+    }
 }
 
 /// Returns the destinations of the configuration, without secrets.

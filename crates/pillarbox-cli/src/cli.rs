@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    admin, celery_relay, check_config, cleanup, completions, dead_letters, demo, destinations, emit, events, health,
-    man, migrate, relay, sweep,
+    admin, celery_relay, check_config, cleanup, completions, dead_letters, demo, destinations, dev, emit, events,
+    health, man, migrate, relay, sweep, wal,
 };
 use crate::config::LogFormat;
 use crate::output::Output;
@@ -41,6 +41,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// See it work: a shop commits orders, a receiver fails now and then, and everything arrives
     Demo(demo::Arguments),
+    /// For development: create the tables, deliver with short retries, serve the pages, and print what receivers get
+    Dev(dev::Arguments),
     /// Create or upgrade the outbox's tables, and give database roles their rights
     Migrate(migrate::Arguments),
     /// Emit one event
@@ -71,6 +73,9 @@ pub(crate) enum Command {
     Health(health::Arguments),
     /// Serve the admin pages and the API until SIGTERM or SIGINT, or make password hashes and tokens for their users
     Admin(admin::Arguments),
+    /// PostgreSQL's write-ahead log as the outbox: repeatable events are written into no table
+    #[command(subcommand)]
+    Wal(wal::Command),
     /// A script that completes commands and flags in a shell
     Completions(completions::Arguments),
     /// The manual page

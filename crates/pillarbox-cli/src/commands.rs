@@ -8,7 +8,7 @@ use crate::cli::{Cli, Command};
 use crate::config::source::{DJANGO_CELERY_OUTBOX, SourceKind};
 use crate::config::{Environment, Settings};
 use crate::output::Output;
-use crate::store::{Opened, Source};
+use crate::store::{Missing, Opened, Source};
 use crate::top;
 
 pub(crate) mod admin;
@@ -19,15 +19,18 @@ pub(crate) mod completions;
 pub(crate) mod dead_letters;
 pub(crate) mod demo;
 pub(crate) mod destinations;
+pub(crate) mod dev;
 mod doctor;
 pub(crate) mod emit;
 pub(crate) mod events;
+mod fleet;
 pub(crate) mod health;
 pub(crate) mod man;
 pub(crate) mod migrate;
 pub(crate) mod relay;
 mod stats;
 pub(crate) mod sweep;
+pub(crate) mod wal;
 
 /// The settings and the output of every command except the demo.
 pub(crate) struct Session {
@@ -42,15 +45,15 @@ impl Session {
         Ok(Self { settings, environment, output })
     }
 
-    /// Opens the outbox's own tables and checks their schema.
+    /// Opens the outbox's own tables, which must exist, and checks their schema.
     pub(crate) async fn open(&self) -> anyhow::Result<Opened> {
-        Opened::checked(&self.settings.database, self.output).await
+        Opened::checked(&self.settings.database, Missing::Refuse).await
     }
 
     /// Refuses the tables of django-celery-outbox, and says what to use instead.
     pub(crate) fn own(&self, instead: &str) -> Result<(), Misuse> {
         match self.settings.source.kind {
-            SourceKind::OutboxEvent => Ok(()),
+            SourceKind::OutboxEvent | SourceKind::Wal => Ok(()),
             SourceKind::DjangoCeleryOutbox => Err(Misuse(format!(
                 "source.kind is {DJANGO_CELERY_OUTBOX:?}, and this command works only on Pillarbox's own tables; {instead}"
             ))),
@@ -63,8 +66,8 @@ impl Session {
     }
 
     /// Opens the tables that a relay delivers from and checks their schema.
-    async fn source(&self) -> anyhow::Result<Source> {
-        Source::checked(&self.settings, self.output).await
+    async fn source(&self, missing: Missing) -> anyhow::Result<Source> {
+        Source::checked(&self.settings, missing).await
     }
 }
 
@@ -74,6 +77,7 @@ pub(crate) async fn run(cli: Cli, output: Output) -> anyhow::Result<ExitCode> {
     let session = || Session::start(config, Environment::of_process(), output);
     match cli.command {
         Command::Demo(arguments) => return demo::run(&arguments, output).await,
+        Command::Dev(arguments) => dev::run(&arguments, config, output).await?,
         Command::Migrate(arguments) => migrate::run(&arguments, &session()?).await?,
         Command::Emit(arguments) => emit::run(arguments, &session()?).await?,
         Command::Relay(arguments) => relay::run(&arguments, &session()?).await?,
@@ -96,13 +100,14 @@ pub(crate) async fn run(cli: Cli, output: Output) -> anyhow::Result<ExitCode> {
         Command::Cleanup(arguments) => cleanup::run(&arguments, &session()?).await?,
         Command::DeadLetters(arguments) => dead_letters::run(&arguments, &session()?).await?,
         Command::Top(arguments) => top::run(&arguments, &session()?).await?,
+        Command::Wal(command) => wal::run(&command, &session()?).await?,
         Command::Completions(arguments) => completions::run(&arguments, output)?,
         Command::Man(arguments) => man::run(&arguments, output)?,
         Command::Stats => stats::run(&session()?).await?,
         Command::Doctor => return doctor::run(&session()?).await,
         Command::Health(arguments) => return health::run(&arguments, &session()?).await,
         Command::CheckConfig(arguments) if arguments.default => check_config::print_default(output)?,
-        Command::CheckConfig(_) => check_config::run(&session()?)?,
+        Command::CheckConfig(_) => check_config::run(&session()?).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -21,6 +21,7 @@ use self::tracing::TracingSettings;
 pub(crate) mod admin;
 pub(crate) mod database;
 pub(crate) mod destination;
+mod digest;
 mod environment;
 mod log;
 pub(crate) mod metrics;
@@ -76,7 +77,7 @@ impl Settings {
         let report = Report::new(file);
         let mut top = Section::new("", table, &report);
         let database = Database::lower(top.overridable("database", environment), environment);
-        let source = source::lower(top.overridable("source", environment));
+        let source = source::lower(top.overridable("source", environment), environment);
         let (relay, liveness_file) = relay::lower(top.overridable("relay", environment), source.kind);
         let metrics = metrics::lower(top.overridable("metrics", environment), source.kind);
         let tracing = tracing::lower(top.overridable("tracing", environment), environment);
@@ -98,7 +99,7 @@ impl Settings {
     /// Checks that tasks of django-celery-outbox have a route. Without one they would wait, with no place to show the
     /// reason.
     pub(crate) fn check_source(&self) -> Result<(), ConfigError> {
-        if self.source.kind == SourceKind::OutboxEvent || !self.routes.is_empty() {
+        if self.source.kind != SourceKind::DjangoCeleryOutbox || !self.routes.is_empty() {
             return Ok(());
         }
         let brokers = self.destinations.iter().filter(|destination| destination.kind() == CELERY).count();
@@ -120,7 +121,7 @@ fn implied_route(source: SourceKind, destinations: &[DestinationSettings]) -> Op
     let (Some(only), None) = (brokers.next(), brokers.next()) else { return None };
     let aggregates = match source {
         SourceKind::DjangoCeleryOutbox => "*",
-        SourceKind::OutboxEvent => "celery",
+        SourceKind::OutboxEvent | SourceKind::Wal => "celery",
     };
     Some(Route { events: Pattern::new("*"), aggregates: Pattern::new(aggregates), to: vec![only.name.clone()] })
 }

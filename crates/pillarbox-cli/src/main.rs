@@ -14,6 +14,8 @@ mod logging;
 mod observers;
 mod otlp;
 mod output;
+mod panics;
+mod receiver;
 mod store;
 mod table;
 mod terminal;
@@ -27,6 +29,10 @@ use crate::config::ConfigError;
 use crate::output::Output;
 
 fn main() -> ExitCode {
+    panics::install();
+    if let Some(completed) = commands::completions::complete() {
+        return completed;
+    }
     let cli = match Cli::parse_arguments() {
         Ok(cli) => cli,
         Err(refused) => return refused,
@@ -52,7 +58,7 @@ fn fail(output: Output, error: &anyhow::Error) -> ExitCode {
 }
 
 /// Returns the error and its causes, without causes that its text contains already.
-fn told(error: &anyhow::Error) -> String {
+pub(crate) fn told(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
         "" => cause,
         _ if told.contains(&cause) => told,

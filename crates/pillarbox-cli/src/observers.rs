@@ -3,6 +3,7 @@
 
 pub(crate) mod depth;
 pub(crate) mod liveness;
+mod log_series;
 pub(crate) mod prometheus;
 pub(crate) mod report;
 pub(crate) mod statsd;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use pillarbox::source::wal::{WalSettings, WalStore};
 use pillarbox::store::celery_outbox::{CeleryOutboxSettings, CeleryOutboxStore};
 use pillarbox::store::mysql::{MysqlSettings, MysqlStore};
 use pillarbox::store::postgres::{PostgresSettings, PostgresStore};
@@ -13,7 +14,7 @@ use pillarbox::store::{AdminStore, Migration, Role};
 use pillarbox::{Fleet, Inspect, Store, StoreError};
 
 use crate::config::database::Database;
-use crate::config::source::{DJANGO_CELERY_OUTBOX, SourceKind};
+use crate::config::source::{DJANGO_CELERY_OUTBOX, SourceKind, WAL};
 use crate::config::{ConfigError, Settings};
 use crate::output::Output;
 
@@ -21,6 +22,8 @@ use crate::output::Output;
 pub(crate) enum Source {
     /// Pillarbox's own tables.
     Own(Opened),
+    /// Pillarbox's own tables and PostgreSQL's write-ahead log.
+    Log(Opened, WalStore),
     /// The tables of django-celery-outbox.
     Adopted(CeleryOutboxStore),
 }
@@ -51,9 +54,23 @@ impl Depth {
 
 impl Source {
     /// Opens the configured tables, and refuses a schema that this program cannot work on.
-    pub(crate) async fn checked(settings: &Settings, output: Output) -> anyhow::Result<Self> {
+    pub(crate) async fn checked(settings: &Settings, missing: Missing) -> anyhow::Result<Self> {
         match settings.source.kind {
-            SourceKind::OutboxEvent => Ok(Self::Own(Opened::checked(&settings.database, output).await?)),
+            SourceKind::OutboxEvent => Ok(Self::Own(Opened::checked(&settings.database, missing).await?)),
+            SourceKind::Wal => {
+                let opened = Opened::checked(&settings.database, missing).await?;
+                let Opened::Postgres(store) = &opened else {
+                    return Err(ConfigError::new(format!(
+                        "database.url is {}, but source.kind {WAL:?} reads the write-ahead log of PostgreSQL; set it, or \
+                         PILLARBOX_DATABASE_URL, to postgres://USER:PASSWORD@HOST/DATABASE, or leave source.kind out",
+                        settings.database.shown()
+                    ))
+                    .into());
+                };
+                let url = settings.source.url.as_ref().map(|url| url.expose().to_owned());
+                let log = WalStore::new(store.clone(), WalSettings { url, lease: settings.source.lease });
+                Ok(Self::Log(opened, log))
+            }
             SourceKind::DjangoCeleryOutbox => {
                 let store = adopt(settings).await?;
                 store.check().await?;
@@ -66,13 +83,14 @@ impl Source {
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match self {
             Self::Own(opened) => opened.store(),
+            Self::Log(_, log) => Arc::new(log.clone()),
             Self::Adopted(store) => Arc::new(store.clone()),
         }
     }
 
     pub(crate) async fn depth(&self) -> Result<Depth, StoreError> {
         match self {
-            Self::Own(opened) => {
+            Self::Own(opened) | Self::Log(opened, _) => {
                 let depth = opened.inspect().depth().await?;
                 let pillarbox::store::Depth { due, scheduled, sending, parked, failed, oldest_due, .. } = depth;
                 Ok(Depth { due, scheduled, leased: sending, parked, dead: failed, oldest: oldest_due })
@@ -104,6 +122,15 @@ async fn adopt(settings: &Settings) -> anyhow::Result<CeleryOutboxStore> {
         ))
         .into()),
     }
+}
+
+/// What to do if the SQLite file does not exist. On a server a person runs `pillarbox migrate`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Missing {
+    /// Create an outbox there, and say so: for commands with which people begin.
+    Create(Output),
+    /// Fail: a command that only reads would show an empty outbox, created in a wrong directory.
+    Refuse,
 }
 
 /// The size of the connection pool for the admin pages of a relay.
@@ -145,24 +172,38 @@ impl Opened {
         }
     }
 
-    /// Opens the outbox. A new SQLite file gets its tables at once; on a server a person runs `pillarbox migrate`. The
-    /// schema is not checked, because a role that only emits has no right to read it.
-    pub(crate) async fn unchecked(database: &Database, output: Output) -> anyhow::Result<Self> {
-        let new_file = match database {
-            Database::Sqlite { path } => Some(path).filter(|path| is_empty(path)),
-            Database::Postgres { .. } | Database::Mysql { .. } => None,
-        };
-        let opened = Self::bare(database).await?;
-        if let Some(path) = new_file {
-            opened.migrate().await?;
-            output.note(&format!("created a new outbox in {}", path.display()));
+    /// Opens the outbox. A new SQLite file gets its tables at once, if it may be created. The schema is not checked,
+    /// because a role that only emits has no right to read it.
+    pub(crate) async fn unchecked(database: &Database, missing: Missing) -> anyhow::Result<Self> {
+        match (database, missing) {
+            (Database::Sqlite { path }, Missing::Refuse) => {
+                check_directory(path)?;
+                if !path.exists() {
+                    bail!(no_outbox(path));
+                }
+                Self::bare(database).await
+            }
+            (Database::Sqlite { path }, Missing::Create(output)) if is_empty(path) => {
+                let opened = Self::bare(database).await?;
+                opened.migrate().await?;
+                output.note(&format!("created a new outbox in {}", path.display()));
+                Ok(opened)
+            }
+            _ => Self::bare(database).await,
         }
-        Ok(opened)
+    }
+
+    /// Opens an outbox on PostgreSQL and refuses a schema that this program cannot work on. Returns `None` for other databases.
+    pub(crate) async fn postgres(database: &Database) -> anyhow::Result<Option<PostgresStore>> {
+        let Database::Postgres { url, schema, settings } = database else { return Ok(None) };
+        let store = PostgresStore::connect_with(url.expose(), schema, *settings).await?;
+        store.check().await?;
+        Ok(Some(store))
     }
 
     /// As [`Opened::unchecked`], and refuses a schema that this program cannot work on.
-    pub(crate) async fn checked(database: &Database, output: Output) -> anyhow::Result<Self> {
-        let opened = Self::unchecked(database, output).await?;
+    pub(crate) async fn checked(database: &Database, missing: Missing) -> anyhow::Result<Self> {
+        let opened = Self::unchecked(database, missing).await?;
         opened.store().check().await?;
         Ok(opened)
     }
@@ -224,10 +265,25 @@ fn is_empty(path: &Path) -> bool {
     std::fs::metadata(path).map_or(true, |file| file.len() == 0)
 }
 
-async fn open_file(path: &Path) -> anyhow::Result<SqliteStore> {
+/// Returns the error for a file that does not exist, with the path at which it was searched.
+fn no_outbox(path: &Path) -> String {
+    let searched = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    format!(
+        "there is no outbox at {}; `pillarbox migrate` creates one there; for an existing outbox, run the command in its \
+         directory, name its configuration with --config, or set PILLARBOX_DATABASE_URL",
+        searched.display()
+    )
+}
+
+fn check_directory(path: &Path) -> anyhow::Result<()> {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
         bail!("the directory {} for the database file does not exist; create it", directory.display());
     }
+    Ok(())
+}
+
+async fn open_file(path: &Path) -> anyhow::Result<SqliteStore> {
+    check_directory(path)?;
     SqliteStore::open(path).await.with_context(|| path.display().to_string())
 }

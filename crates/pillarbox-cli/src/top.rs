@@ -19,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use self::overview::{MINUTES, Overview};
+pub(crate) use self::overview::{percent, short};
 use crate::admin;
 use crate::commands::destinations::who;
 use crate::commands::{Misuse, Session};
@@ -247,7 +248,7 @@ impl App {
     /// Asks whether to pause or to resume the selected destination.
     fn ask(&mut self) {
         let Some(row) = self.overview.destinations.get(self.selected) else { return };
-        self.asked = match row.state {
+        self.asked = match row.health {
             _ if row.paused_in_configuration => {
                 self.said = Some(format!("{} is paused in the configuration; change it there", row.name));
                 None

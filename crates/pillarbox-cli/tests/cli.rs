@@ -19,6 +19,8 @@ mod configuration;
 mod delivering;
 #[path = "cli/deploy.rs"]
 mod deploy;
+#[path = "cli/development.rs"]
+mod development;
 #[path = "cli/doctor.rs"]
 mod doctor;
 #[path = "cli/door.rs"]
@@ -32,10 +34,14 @@ mod listening;
 mod looking_after;
 #[path = "cli/masking.rs"]
 mod masking;
+#[path = "cli/mistakes.rs"]
+mod mistakes;
 #[path = "cli/on_mariadb.rs"]
 mod on_mariadb;
 #[path = "cli/on_postgres.rs"]
 mod on_postgres;
+#[path = "cli/on_wal.rs"]
+mod on_wal;
 #[path = "cli/pages.rs"]
 mod pages;
 #[path = "cli/processes.rs"]

@@ -15,6 +15,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use pillarbox::sink::Receipt;
 use pillarbox::{Message, SendError, Sink};
 use url::Url;
 
@@ -32,7 +33,7 @@ use crate::tls;
 /// | response | result |
 /// |---|---|
 /// | 2xx | delivered |
-/// | 410 | `Reject` |
+/// | 410, 422 | `Reject` |
 /// | 429, 502, 503, 504; no connection, no DNS response, no trust in the certificate | `Unavailable` |
 /// | no response in time | `Timeout` |
 /// | any other status, redirects too | `Retry` |
@@ -61,7 +62,7 @@ impl HttpSink {
         Ok(Self { client, requests, answers, failures, timeout })
     }
 
-    async fn deliver(&self, message: &Message) -> Result<(), SendError> {
+    async fn deliver(&self, message: &Message) -> Result<Receipt, SendError> {
         let started = Instant::now();
         let request = self.requests.build(message)?;
         match self.client.request(request).await {
@@ -74,6 +75,10 @@ impl HttpSink {
 #[async_trait]
 impl Sink for HttpSink {
     async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
+        self.send_for_receipts(batch).await.into_iter().map(|answer| answer.map(drop)).collect()
+    }
+
+    async fn send_for_receipts(&self, batch: &[Message]) -> Vec<Result<Receipt, SendError>> {
         let mut answers = Vec::with_capacity(batch.len());
         for message in batch {
             answers.push(self.deliver(message).await);

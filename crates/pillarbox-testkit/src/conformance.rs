@@ -70,8 +70,10 @@ macro_rules! relay_suite {
                 giving_up_says_why;
             settle:
                 delivered_is_terminal,
+                a_delivery_keeps_the_number_of_failures,
                 release_gives_back_at_once_and_keeps_the_counts,
                 attempts_are_kept_and_numbered,
+                successful_attempts_can_be_recorded,
                 attempts_are_bounded_to_the_latest,
                 what_is_kept_of_an_answer_is_bounded_and_storable,
                 delivered_and_deleted_leaves_nothing,
@@ -155,6 +157,8 @@ macro_rules! store_suite {
                 every_list_goes_on_where_its_page_ended,
                 pending_is_what_waits_and_then_what_is_parked,
                 a_list_can_begin_with_the_oldest,
+                every_list_can_be_turned_back,
+                events_with_failures_can_be_asked_for,
                 each_filter_narrows_the_list,
                 time_narrows_every_list,
                 events_belong_to_where_they_are_routed_and_to_where_they_failed,
@@ -166,6 +170,7 @@ macro_rules! store_suite {
             people:
                 counts_tell_where_the_events_are,
                 depth_tells_what_waits,
+                waiting_tells_what_waits_for_whom,
                 pauses_are_told_and_written_down,
                 get_tells_everything,
                 retry_makes_a_failed_event_due_with_all_its_attempts,
@@ -182,12 +187,16 @@ macro_rules! store_suite {
                 a_swept_event_is_parked_nowhere,
                 a_replay_is_a_new_event_that_is_due,
                 every_replay_has_a_key_of_its_own,
+                a_replay_to_one_destination_leaves_the_others_out,
+                a_replay_to_one_destination_follows_the_route,
                 only_what_is_done_is_replayed,
                 what_people_do_is_written_down,
                 what_has_changed_since_it_was_chosen_is_left_alone,
                 work_in_batches_is_one_line_of_the_audit;
             look_up:
                 find_takes_ids_keys_and_aggregates,
+                find_returns_the_history_of_an_aggregate,
+                find_tells_what_it_has_not_searched,
                 neighbours_are_of_the_same_aggregate,
                 dead_letters_are_told_by_what_they_have_in_common,
                 many_dead_letters_are_looked_at_as_far_as_it_goes;

@@ -26,7 +26,7 @@ pub use celery_outbox::CeleryOutbox;
 pub use mysql::{PrivateMysql, TestMysql};
 pub use pgbouncer::PgBouncer;
 pub use port::free as free_port;
-pub use postgres::{PrivatePostgres, TestDatabase};
+pub use postgres::{LoggedPostgres, PrivatePostgres, TestDatabase};
 pub use process::{Program, Signal};
 pub use proxy::{Proxy, Swallow};
 pub use rabbitmq::RabbitMq;

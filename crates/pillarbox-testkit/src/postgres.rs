@@ -1,6 +1,7 @@
 //! PostgreSQL for tests: a private database on the server that a whole run shares, or a private server.
 
 pub(crate) mod install;
+mod logged;
 mod private;
 
 use std::{env, thread};
@@ -9,6 +10,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::runtime;
 use uuid::Uuid;
 
+pub use logged::LoggedPostgres;
 pub use private::PrivatePostgres;
 
 /// The environment variable with the address of the shared server.

@@ -54,6 +54,13 @@ impl Delivery {
 pub enum Answer {
     /// The destination confirmed the event.
     Sent,
+    /// The destination confirmed the event, and the attempt is recorded for people to look at.
+    Recorded {
+        /// The receiver's status code, if its protocol has them.
+        status: Option<u16>,
+        /// The duration of the attempt.
+        took: Duration,
+    },
     /// The attempt failed. The kind of the error says whether permanently.
     Failed {
         /// The reason.
@@ -89,7 +96,7 @@ impl Answer {
         match self {
             Self::Failed { error, took } | Self::Postponed { error, took, .. } => Some((error, *took)),
             Self::Parked { error, tried } => error.as_ref().zip(*tried),
-            Self::Sent | Self::Paused | Self::Released => None,
+            Self::Sent | Self::Recorded { .. } | Self::Paused | Self::Released => None,
         }
     }
 }
@@ -144,6 +151,17 @@ impl Attempt {
     }
 }
 
+/// A successful attempt that is recorded for people to look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Success {
+    /// The name of the destination.
+    pub destination: String,
+    /// The duration of the attempt.
+    pub took: Duration,
+    /// The receiver's status code, if its protocol has them.
+    pub status: Option<u16>,
+}
+
 /// The outcome of an event after a round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
@@ -155,13 +173,15 @@ pub struct Verdict {
     pub deliveries: Vec<Delivery>,
     /// The failed attempts of this round.
     pub failures: Vec<Attempt>,
+    /// The successful attempts of this round that are to be recorded; usually none.
+    pub successes: Box<[Success]>,
 }
 
 impl Verdict {
     /// Returns a verdict on the event as a whole, without deliveries.
     #[must_use]
     pub fn of(change: Change, attempts: u32) -> Self {
-        Self { change, attempts, deliveries: Vec::new(), failures: Vec::new() }
+        Self { change, attempts, deliveries: Vec::new(), failures: Vec::new(), successes: Box::default() }
     }
 
     /// Returns the failure that caused this retry. `None` if it is no retry, or if an outage caused it.
@@ -186,15 +206,22 @@ pub fn judge(
 ) -> Verdict {
     let mut after = before.to_vec();
     let (mut parked, mut paused) = (None, None);
-    let mut failures = Vec::new();
+    let (mut failures, mut successes) = (Vec::new(), Vec::new());
     let mut released = 0;
     for (destination, answer) in answers {
         let Some(delivery) = after.iter_mut().find(|delivery| delivery.destination == *destination) else { continue };
         if let Some((error, took)) = answer.failure() {
             failures.push(Attempt { destination: destination.clone(), took, error: error.clone() });
         }
+        if let Answer::Recorded { status, took } = answer {
+            successes.push(Success { destination: destination.clone(), took: *took, status: *status });
+        }
         match answer {
-            Answer::Sent => *delivery = Delivery { status: Status::Delivered, ..Delivery::open(destination, 0) },
+            // The failures before the delivery stay counted.
+            Answer::Sent | Answer::Recorded { .. } => {
+                let open = Delivery::open(destination, delivery.attempts);
+                *delivery = Delivery { status: Status::Delivered, ..open };
+            }
             Answer::Failed { error, .. } => fail(delivery, error, policy, own_limit, chance),
             Answer::Postponed { error, after, .. } => {
                 delivery.due_in = *after;
@@ -226,7 +253,7 @@ pub fn judge(
     if alone || nothing_happened || (change == Change::Deliver && !kept) {
         after.clear();
     }
-    Verdict { change, attempts, deliveries: after, failures }
+    Verdict { change, attempts, deliveries: after, failures, successes: successes.into() }
 }
 
 fn fail(delivery: &mut Delivery, error: &SendError, policy: &RetryPolicy, own_limit: Option<u32>, chance: f64) {
@@ -290,6 +317,9 @@ mod tests {
         let before = [Delivery::open("a", 0)];
         assert_eq!(round(&before, false, vec![("a", Answer::Sent)]), Verdict::of(Change::Deliver, 0));
 
+        let after_failures = round(&[Delivery::open("a", 2)], false, vec![("a", Answer::Sent)]);
+        assert_eq!(after_failures, Verdict::of(Change::Deliver, 2), "they stay counted");
+
         let verdict = round(&before, false, vec![("a", failed(SendError::retry("no")))]);
         let retry = Change::Retry { after: Duration::from_secs(60), error: "no".into() };
         assert_eq!(verdict.retried_after().map(|attempt| attempt.error.message.as_str()), Some("no"));
@@ -344,6 +374,21 @@ mod tests {
         assert_eq!((&verdict.change, verdict.attempts), (&retry, 1));
         assert_eq!(verdict.deliveries[0].status, Status::Delivered);
         assert_eq!((verdict.deliveries[1].status, verdict.deliveries[1].attempts), (Status::Pending, 1));
+    }
+
+    #[test]
+    fn a_recorded_success_is_kept_beside_the_failures_of_its_round() {
+        let took = Duration::from_millis(35);
+        let success = Success { destination: "a".into(), took, status: Some(204) };
+        let recorded = || Answer::Recorded { status: Some(204), took };
+        let verdict = round(&[Delivery::open("a", 0)], false, vec![("a", recorded())]);
+        let delivered = Verdict { successes: Box::new([success.clone()]), ..Verdict::of(Change::Deliver, 0) };
+        assert_eq!(verdict, delivered, "otherwise it is as if it were not recorded");
+
+        let before = [Delivery::open("a", 0), Delivery::open("b", 0)];
+        let verdict = round(&before, false, vec![("a", recorded()), ("b", failed(SendError::retry("no")))]);
+        assert_eq!(verdict.deliveries[0].status, Status::Delivered);
+        assert_eq!((&*verdict.successes, verdict.failures.len()), (&[success][..], 1));
     }
 
     #[test]

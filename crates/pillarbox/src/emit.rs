@@ -4,7 +4,7 @@
 //! its connections are checked at run time and refused outside of one. Each driver has a file beside this one that only runs
 //! the statements. This file defines what is emitted and what a duplicate is.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -45,15 +45,15 @@ pub(crate) mod sqlite;
 pub struct Emitted {
     /// A UUID v7. Receivers get it with every delivery.
     pub id: Uuid,
-    /// The database's order of insertion.
-    pub seq: i64,
+    /// The database's order of insertion. `None` for an event that was written into PostgreSQL's write-ahead log, where it has no row.
+    pub seq: Option<i64>,
     /// The type of the event.
     pub event_type: String,
     /// The idempotency key, given or generated.
     pub idempotency_key: String,
     /// Pending, unless [`emit_once`] found an event that is delivered or failed.
     pub status: Status,
-    /// When it was emitted, by the database's clock.
+    /// When it was emitted, by the database's clock; without a `seq`, the time of the id, by this host's clock.
     pub created_at: DateTime<Utc>,
     /// Whether it was written now. False if [`emit_once`] found it.
     pub is_new: bool,
@@ -66,7 +66,7 @@ impl Emitted {
     pub fn for_tests(event: &StoredEvent) -> Self {
         Self {
             id: event.id,
-            seq: event.seq,
+            seq: Some(event.seq),
             event_type: event.event_type.clone(),
             idempotency_key: event.idempotency_key.clone(),
             status: Status::Pending,
@@ -93,18 +93,19 @@ pub trait Transaction: Send {
         Ok(true)
     }
 
-    /// Writes the rows in one statement and returns the written ones, in any order. Rows whose keys exist are left out.
+    /// Writes the rows in one statement and returns the written ones, in any order. Rows whose keys exist are left out, and rows
+    /// that were written into PostgreSQL's write-ahead log instead of the table.
     fn insert(&mut self, rows: &[NewEvent]) -> impl Future<Output = Result<Vec<Emitted>, DriverError>> + Send;
 
-    /// Writes one row and returns its `seq` and `created_at`, or `None` if its key exists. A driver with a simpler way to write
-    /// one row overrides this.
+    /// Writes one row and returns its `seq` and `created_at`, or `None` if its key exists. If the key is the event's own id, `None`
+    /// means that it was written into PostgreSQL's write-ahead log. A driver with a simpler way to write one row overrides this.
     fn insert_one(
         &mut self,
         row: &NewEvent,
     ) -> impl Future<Output = Result<Option<(i64, DateTime<Utc>)>, DriverError>> + Send {
         async {
             let written = self.insert(std::slice::from_ref(row)).await?;
-            Ok(written.first().map(|emitted| (emitted.seq, emitted.created_at)))
+            Ok(written.first().and_then(place))
         }
     }
 
@@ -157,6 +158,7 @@ pub async fn emit<T: Transaction>(tx: &mut T, event: Event) -> Result<Emitted, E
     let row = event.prepare()?;
     match tx.insert_one(&row).await.map_err(EmitError::Driver)? {
         Some(place) => Ok(new(row, place)),
+        None if has_its_own_key(&row) => Ok(logged(&row)),
         None => Err(duplicate(&row)),
     }
 }
@@ -171,6 +173,9 @@ pub async fn emit_once<T: Transaction>(tx: &mut T, event: Event) -> Result<Emitt
     loop {
         if let Some(place) = tx.insert_one(&row).await.map_err(EmitError::Driver)? {
             return Ok(new(row, place));
+        }
+        if has_its_own_key(&row) {
+            return Ok(logged(&row));
         }
         let existing = tx.find(&row.event_type, &row.idempotency_key).await.map_err(EmitError::Driver)?;
         // A cleanup may have deleted it between the two statements. Then it does not exist, and is emitted.
@@ -195,7 +200,7 @@ pub async fn emit_all<T: Transaction>(
     }
     // Such keys cannot be duplicates. Nothing will have to be rolled back, which saves two statements.
     if rows.iter().all(has_its_own_key) {
-        return tx.insert(&rows).await.map(in_order).map_err(EmitError::Driver);
+        return tx.insert(&rows).await.map(|written| in_order(&rows, written)).map_err(EmitError::Driver);
     }
     tx.run(SAVEPOINT).await.map_err(EmitError::Driver)?;
     let written = tx.insert(&rows).await.map_err(EmitError::Driver)?;
@@ -206,13 +211,14 @@ pub async fn emit_all<T: Transaction>(
     tx.run(RELEASE).await.map_err(EmitError::Driver)?;
     match missing {
         Some(row) => Err(duplicate(row)),
-        None => Ok(in_order(written)),
+        None => Ok(in_order(&rows, written)),
     }
 }
 
-fn in_order(mut written: Vec<Emitted>) -> Vec<Emitted> {
-    written.sort_by_key(|emitted| emitted.seq);
-    written
+/// Returns the rows as emitted, in their order. The rows that were not written into the table are in the log.
+fn in_order(rows: &[NewEvent], written: Vec<Emitted>) -> Vec<Emitted> {
+    let mut written: HashMap<Uuid, Emitted> = written.into_iter().map(|emitted| (emitted.id, emitted)).collect();
+    rows.iter().map(|row| written.remove(&row.id).unwrap_or_else(|| logged(row))).collect()
 }
 
 const SAVEPOINT: &str = "SAVEPOINT pillarbox_emit_all";
@@ -238,22 +244,42 @@ fn has_its_own_key(row: &NewEvent) -> bool {
     row.idempotency_key == *row.id.hyphenated().encode_lower(&mut Uuid::encode_buffer())
 }
 
+/// Returns the first row that was not written because its key exists. A key that is the event's own id cannot exist.
 fn first_missing<'a>(rows: &'a [NewEvent], written: &[Emitted]) -> Option<&'a NewEvent> {
     let written: HashSet<Uuid> = written.iter().map(|emitted| emitted.id).collect();
-    rows.iter().find(|row| !written.contains(&row.id))
+    rows.iter().find(|row| !written.contains(&row.id) && !has_its_own_key(row))
 }
 
 /// Returns the row as emitted. The database returns only the values that it has set itself.
 fn new(row: NewEvent, (seq, created_at): (i64, DateTime<Utc>)) -> Emitted {
     Emitted {
         id: row.id,
-        seq,
+        seq: Some(seq),
         event_type: row.event_type,
         idempotency_key: row.idempotency_key,
         status: Status::Pending,
         created_at,
         is_new: true,
     }
+}
+
+/// Returns a row that was written into the log. The statement that does so returns nothing.
+fn logged(row: &NewEvent) -> Emitted {
+    let (seconds, nanoseconds) = row.id.get_timestamp().map_or((0, 0), |time| time.to_unix());
+    Emitted {
+        id: row.id,
+        seq: None,
+        event_type: row.event_type.clone(),
+        idempotency_key: row.idempotency_key.clone(),
+        status: Status::Pending,
+        created_at: DateTime::from_timestamp(seconds.cast_signed(), nanoseconds).unwrap_or_default(),
+        is_new: true,
+    }
+}
+
+/// Returns `seq` and `created_at` of a row in the table.
+fn place(emitted: &Emitted) -> Option<(i64, DateTime<Utc>)> {
+    Some((emitted.seq?, emitted.created_at))
 }
 
 fn duplicate(row: &NewEvent) -> EmitError {

@@ -15,6 +15,7 @@ use crate::celery::AGGREGATE_TYPE;
 mod json;
 mod stored;
 
+pub(crate) use json::unstorable;
 pub use stored::{Status, StoredEvent};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) use stored::{read_headers, readable};
@@ -305,7 +306,7 @@ fn check_moment(deliver_at: DateTime<Utc>, id: Uuid) -> Result<DateTime<Utc>, In
 }
 
 fn check_json(field: &'static str, text: &str) -> Result<(), InvalidEvent> {
-    match json::unstorable(text) {
+    match unstorable(text) {
         Some(what) => Err(InvalidEvent::Unstorable { field, what }),
         None => Ok(()),
     }

@@ -85,6 +85,8 @@ pub mod relay;
 pub mod retry;
 pub mod route;
 pub mod sink;
+#[cfg(feature = "wal")]
+pub mod source;
 pub mod store;
 pub mod trace;
 
@@ -94,7 +96,7 @@ pub use event::{Event, Headers, NewEvent, Status, StoredEvent};
 pub use observe::{Observed, Observer};
 pub use outbox::Outbox;
 pub use relay::wake::Waker;
-pub use relay::{Destination, OnDelivered, Pass, Relay, RelayBuilder, RelaySettings, Unrouted};
+pub use relay::{Destination, OnDelivered, Pass, RecordAttempts, Relay, RelayBuilder, RelaySettings, Unrouted};
 pub use retry::RetryPolicy;
 pub use route::{Pattern, Route, Routes};
 pub use sink::{Message, SendError, SendErrorKind, Sink, runs};

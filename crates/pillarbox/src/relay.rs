@@ -42,7 +42,7 @@ pub mod wake;
 
 pub use breaker::BreakerSettings;
 pub use monitor::{Monitor, RelayStatus};
-pub use settings::{Chance, Destination, OnDelivered, RelayBuilder, RelaySettings, Unrouted};
+pub use settings::{Chance, Destination, OnDelivered, RecordAttempts, RelayBuilder, RelaySettings, Unrouted};
 
 use flight::Flight;
 use gauge::Gauge;

@@ -117,6 +117,12 @@ pub trait Sink: Send + Sync + 'static {
     /// over, so it must be safe to cancel. A message that was in flight then may arrive twice.
     async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>>;
 
+    /// As [`Sink::send`], with a receipt for each confirmed message. Relays call this method, and record the receipts if they
+    /// are told to. A sink whose receivers return status codes implements it; the default returns empty receipts.
+    async fn send_for_receipts(&self, batch: &[Message]) -> Vec<Result<Receipt, SendError>> {
+        self.send(batch).await.into_iter().map(|answer| answer.map(|()| Receipt::default())).collect()
+    }
+
     /// Checks that the system can be reached, without sending anything, for people who search for a problem. A sink that cannot
     /// check returns `Ok`.
     async fn reach(&self) -> Result<(), SendError> {
@@ -144,6 +150,22 @@ pub trait Sink: Send + Sync + 'static {
     /// messages again, in order. With `false`, each event of an aggregate waits until the one before it is delivered.
     fn keeps_order(&self) -> bool {
         false
+    }
+}
+
+/// What a receiver returned with its confirmation of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Receipt {
+    /// The receiver's status code, if its protocol has them.
+    pub status: Option<u16>,
+}
+
+impl Receipt {
+    /// Returns a receipt with a status code.
+    #[must_use]
+    pub fn with_status(status: u16) -> Self {
+        Self { status: Some(status) }
     }
 }
 

@@ -41,6 +41,7 @@ pub mod mysql;
 pub mod postgres;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod row;
+mod search;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod sql;
 #[cfg(feature = "sqlite")]
@@ -48,7 +49,7 @@ pub mod sqlite;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod walk;
 
-pub use act::{Entry, Marked, REPLAY_OF, Replayed, Retried, Selection};
+pub use act::{Entry, Marked, REPLAY_OF, REPLAY_TO, Replayed, Retried, Selection};
 pub use claim::{Claim, Claimed, Settlement, Ticket};
 pub use dead_letters::{DeadLetters, Group};
 pub use desk::{AdminStore, JobAction, JobLease, JobState, JobStep, JobView, NewJob, SessionLimits};
@@ -56,12 +57,13 @@ pub use examine::{Finding, Level};
 pub use fold::fold_error;
 pub use inspect::{
     AttemptView, AuditView, Counts, DeliveryView, Depth, EventDetail, EventView, Inspect, Parked, PausedView,
-    RelayView, State,
+    RelayView, State, Waiting,
 };
 pub use list::{BadCursor, Cursor, Filter, Page, Paging, ToDestination};
 pub use metrics::{LaneView, Latency, Minute, Told};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use migrate::{Migration, Role};
+pub use search::{Found, NamedAggregate, SEARCH_LIMIT, Search, Unseen};
 
 /// The number of lost leases that makes an event a suspect: it may be what kills its relays. A suspect is claimed with other
 /// suspects only, and with fewer of them after each further loss.
@@ -197,6 +199,10 @@ pub struct Heartbeat {
     pub in_flight: usize,
     /// Whether the relay wants wake-ups.
     pub idle: bool,
+    /// The digest of its routes and destinations, at most 64 characters: [`RelaySettings::configuration`].
+    ///
+    /// [`RelaySettings::configuration`]: crate::RelaySettings::configuration
+    pub configuration: Option<String>,
 }
 
 /// The types of an event, as routes see them.

@@ -89,7 +89,10 @@ class Database:
     # Verbs. Settle, retry and cleanup run in a transaction of the caller.
 
     def insert(self, columns: list[tuple[Any, ...]]) -> Rows:
-        """Emits events; returns id, seq and creation time of the rows that were written. Others are duplicates."""
+        """Emits events; returns id, seq and creation time of the rows that were written.
+
+        Others are duplicates or, if their keys are their own ids, in PostgreSQL's write-ahead log.
+        """
         raise NotImplementedError
 
     def record(self, task: Task, *, is_woken: bool) -> None:
@@ -170,6 +173,9 @@ class Database:
 
     def complete(self) -> None:
         """Creates what is not in the numbered files."""
+
+    def check_removal(self) -> None:
+        """Refuses to remove the tables while something outside of them depends on them."""
 
     # Settings.
 

@@ -148,7 +148,7 @@ class Mysql(Database):
         return True
 
     def keep_attempt(self, id: uuid.UUID, failed: Attempt) -> None:
-        row = (id.hex, failed.destination[:255], failed.took_ms, None, failed.error, None, 1)
+        row = (id.hex, failed.destination[:255], failed.took_ms, None, failed.error, None, 1, 0)
         self.run("settle_attempts", _json([row]))
         self.run("prune_attempts", _hexes([id]), ATTEMPTS_KEPT)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from django.core.exceptions import ImproperlyConfigured
+from django.db import ProgrammingError
 
 from pillarbox.databases.base import ATTEMPTS_KEPT, Database, Rows
 
@@ -37,10 +38,24 @@ class Postgres(Database):
     moment_type = "timestamp with time zone"
     clock = "clock_timestamp()"
     clamped = "CASE WHEN {0} IS NOT NULL THEN least(greatest({0}, '0001-01-02 00:00Z'), '9999-12-30 00:00Z') END"
+    # The functions that call another one come first.
     beside_tables = (
-        ("FUNCTION", "outbox_emit"),
+        ("FUNCTION", "outbox_emit(text, bigint, text, jsonb, text, jsonb, int, timestamptz, boolean)"),
+        ("FUNCTION", "outbox_emit(text, uuid, text, jsonb, text, jsonb, int, timestamptz, boolean)"),
+        ("FUNCTION", "outbox_emit(outbox_text, text, outbox_text, json, text, json, int, timestamptz, boolean)"),
+        ("FUNCTION", "outbox_emit(outbox_text, bigint, outbox_text, json, text, json, int, timestamptz, boolean)"),
+        ("FUNCTION", "outbox_emit(outbox_text, uuid, outbox_text, json, text, json, int, timestamptz, boolean)"),
+        ("FUNCTION", "outbox_emit(text, text, text, jsonb, text, jsonb, int, timestamptz, boolean)"),
+        ("DOMAIN", "outbox_text"),
         ("FUNCTION", "outbox_uuid7"),
         ("SEQUENCE", "outbox_idle_until"),
+        ("SEQUENCE", "outbox_log_until"),
+        ("FUNCTION", "outbox_log_open"),
+        ("FUNCTION", "outbox_log_write"),
+        ("FUNCTION", "outbox_log_content"),
+        ("FUNCTION", "outbox_log_timeline"),
+        ("TABLE", "outbox_log_key"),
+        ("TABLE", "outbox_log"),
     )
 
     def is_lost(self, error: Exception) -> bool:
@@ -48,9 +63,12 @@ class Postgres(Database):
         return _READ_ONLY in (getattr(error.__cause__, name, None) for name in ("sqlstate", "pgcode"))
 
     def insert(self, columns: list[tuple[Any, ...]]) -> Rows:
+        # Keys that are the events' own ids are not searched for, and their events may go into the write-ahead log.
+        are_own = all(row[6] == str(row[0]) for row in columns)
         if len(columns) == 1:
-            return [(columns[0][0], *row[:2]) for row in self.run("emit_one", *columns[0])]
-        rows = self.run("emit", *map(list, zip(*columns, strict=True)))
+            name = "emit_own_one" if are_own else "emit_one"
+            return [(columns[0][0], *row[:2]) for row in self.run(name, *columns[0])]
+        rows = self.run("emit_own" if are_own else "emit", *map(list, zip(*columns, strict=True)))
         return [(row[0], row[1], row[5]) for row in rows]
 
     def patterns(self, patterns: Iterable[str]) -> Any:
@@ -73,7 +91,7 @@ class Postgres(Database):
 
     def keep_attempt(self, id: uuid.UUID, failed: Attempt) -> None:
         row = (id, failed.destination[:255], failed.took_ms, None, failed.error, None, 1)
-        self.run("settle_attempts", *([value] for value in row), ATTEMPTS_KEPT)
+        self.run("settle_attempts", *([value] for value in row), ATTEMPTS_KEPT, [False])
 
     def retry(self, ids: Sequence[uuid.UUID]) -> Rows:
         return self.run("retry", list(ids), None)
@@ -83,6 +101,22 @@ class Postgres(Database):
 
     def migrating(self) -> AbstractContextManager[None]:
         return self._only_schema()
+
+    def file(self, name: str) -> str:
+        with self.connection.cursor() as cursor:
+            cursor.execute("SELECT current_schema()")
+            schema = cursor.fetchone()[0]
+        return super().file(name).replace("{schema}", f'"{schema}"')
+
+    def check_removal(self) -> None:
+        with self.connection.cursor() as cursor:
+            cursor.execute("SELECT slot FROM outbox_log")
+            row = cursor.fetchone()
+        if row is not None:
+            raise ProgrammingError(
+                f'the write-ahead log is enabled, and its replication slot "{row[0]}" would stay and keep the log until'
+                " the disk is full; run `pillarbox wal disable` first"
+            )
 
     @contextmanager
     def _only_schema(self) -> Iterator[None]:

@@ -83,7 +83,7 @@ class Sqlite(Database):
         return bool(self.run("settle", json.dumps([row])))
 
     def keep_attempt(self, id: uuid.UUID, failed: Attempt) -> None:
-        row = (str(id), failed.destination[:255], failed.took_ms, None, failed.error, None, 1)
+        row = (str(id), failed.destination[:255], failed.took_ms, None, failed.error, None, 1, 0)
         self.run("settle_attempts", json.dumps([row]))
         self.run("prune_attempts", _texts([id]), ATTEMPTS_KEPT)
 

@@ -62,15 +62,19 @@ PAST = (
     WHERE id = of
     """,
     """
+    UPDATE outbox_event SET created_at = created_at - interval '1 second' * (13 * 60 + random() * 30)
+    WHERE parked_on = 'crm'
+    """,
+    """
     UPDATE outbox_attempt SET attempted_at = updated_at, took_ms = 8 + number * 3 + length(error) % 40
     FROM outbox_event WHERE id = event_id AND status = 'failed'
     """,
 )
 FIGURE = """
-    INSERT INTO outbox_figure VALUES (%s, %s, %s, %s, %s, %s, %s)
+    INSERT INTO outbox_figure VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
     ON CONFLICT (minute, relay_id, destination) DO UPDATE
     SET delivered = excluded.delivered, failed = excluded.failed, given_up = excluded.given_up,
-        latency = excluded.latency
+        latency = excluded.latency, response = excluded.response
 """
 SHARES = {"fulfilment": 1.0, "search": 1.2, "billing": 0.5, "mail": 0.35, "warehouse": 0.25, "crm": 0.2}
 MINUTES = 60
@@ -197,8 +201,8 @@ class BusyShop(Admin):
                         (now - timedelta(minutes=ago), relay, destination, *row),
                     )
 
-    def minute(self, destination: str, ago: int) -> tuple[int, int, int, str]:
-        """What a destination did then: delivered, failed, given up, and how long it took."""
+    def minute(self, destination: str, ago: int) -> tuple[int, int, int, str, str]:
+        """What a destination did then: delivered, failed, given up, and how long it and its receiver took."""
         wave = 1 + 0.35 * math.sin((MINUTES - ago) / 9) + self.chance.uniform(-0.08, 0.08)
         delivered, failed, given_up = int(640 * SHARES[destination] * wave), 0, 0
         slow = 1.0
@@ -211,7 +215,8 @@ class BusyShop(Admin):
             delivered //= 2
         if destination == "warehouse" and ago < 6:
             delivered = 0
-        return delivered, failed, given_up, json.dumps(self.latency(delivered, slow))
+        latency, response = self.latency(delivered, slow), self.latency(delivered, 0.45 * slow)
+        return delivered, failed, given_up, json.dumps(latency), json.dumps(response)
 
     def latency(self, count: int, slow: float) -> list[int]:
         """A histogram of so many deliveries, of about a dozen milliseconds each."""

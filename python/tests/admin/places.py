@@ -16,7 +16,9 @@ class Places:
 
     def __init__(self, admin: Admin) -> None:
         case = new_case("places")
-        furniture.delivered(admin, "both.placed", new_case("places"))
+        self.sent = furniture.delivered(admin, "both.placed", new_case("places"), aggregate=("Basket", case))
+        furniture.scheduled(admin, "both.reminded", case, aggregate=("Basket", case))
+        self.case = case
         dead = furniture.failed(admin, "mail.refused", case, 2)
         self.scheduled = furniture.scheduled(admin, "orders.later", case)
         furniture.parked(admin, case)
@@ -27,6 +29,7 @@ class Places:
     def all(self) -> dict[str, str]:
         return {
             "overview": "/",
+            "overview of a day": "/?range=24h",
             "events": "/events",
             "events filtered": "/events?state=failed&event_type=mail.*",
             "events of a day": "/events?when=2026",
@@ -37,6 +40,10 @@ class Places:
             "dead letters": "/dead-letters",
             "preview": "/bulk?action=retry&state=failed&event_type=mail.refused",
             "preview of marking failed": "/bulk?action=fail&state=scheduled&event_type=orders.later",
+            "search": f"/search?q={self.case}",
+            "question": f"/chosen?action=retry&id={self.dead}&id={self.sent}",
+            "question before a replay": f"/events/{self.sent}/replay",
+            "question before marking failed": f"/chosen?action=fail&id={self.scheduled}",
             "destinations": "/destinations",
             "jobs": "/jobs",
             **({"job": self.job} if self.job else {}),

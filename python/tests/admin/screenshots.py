@@ -64,6 +64,8 @@ def test_pictures_are_taken(driver: webdriver.Chrome, shop: BusyShop) -> None:
     invoice = first(shop, "event_type = 'invoice.sent' AND status = 'delivered'")
     browser.open(f"/events/{invoice}")
     browser.click("#do-replay")
+    take(browser, "replay")
+    browser.click("#start")
     browser.wait_for_text("#notice", "This is the replay")
 
     waiting = first(shop, "aggregate_id = '48342'")
@@ -71,6 +73,7 @@ def test_pictures_are_taken(driver: webdriver.Chrome, shop: BusyShop) -> None:
         "overview": "/",
         "events": "/events",
         "event": f"/events/{waiting}",
+        "search": "/search?q=Order+48342",
         "dead-letters": "/dead-letters?hours=24",
         "destinations": "/destinations",
     }

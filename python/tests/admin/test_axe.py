@@ -56,8 +56,11 @@ def test_axe_finds_nothing(operator: Browser, places: Places) -> None:
     for name in places.all():
         places.open(operator, name)
         found += look(operator, name)
+    places.open(operator, "events")
+    operator.click("#help")
+    found += look(operator, "keys")
     operator.size(*PHONE)
-    for name in ("overview", "events", "event", "dead letters", "destinations"):
+    for name in ("overview", "events", "event", "search", "question before a replay", "dead letters", "destinations"):
         places.open(operator, name)
         found += look(operator, f"{name} on a phone")
     operator.size(*DESK)

@@ -14,7 +14,7 @@ def health(browser: Browser, name: str) -> str | None:
 def test_a_destination_is_paused_and_resumed(operator: Browser, admin: Admin) -> None:
     case = new_case("pause")
     operator.open("/destinations")
-    operator.wait("it is up", lambda: health(operator, "letters") == "up")
+    operator.wait("it is healthy", lambda: health(operator, "letters") == "healthy")
     operator.click("#pause-letters")
     operator.wait_for_text("#notice", "The destination is paused.")
     assert health(operator, "letters") == "paused"
@@ -30,7 +30,7 @@ def test_a_destination_is_paused_and_resumed(operator: Browser, admin: Admin) ->
     operator.click("#resume-letters")
     operator.wait_for_text("#notice", "The destination is resumed.")
     admin.receiver.wait_for(case, 1)
-    operator.wait("it is up", lambda: health(operator, "letters") == "up")
+    operator.wait("it is healthy", lambda: health(operator, "letters") == "healthy")
     operator.open("/audit")
     did = operator.attributes("#audit tr[data-audit]", "data-what")[:2]
     assert did == ["resume", "pause"]
@@ -46,10 +46,51 @@ def test_a_destination_that_is_down_says_so_and_why(operator: Browser, admin: Ad
     section = operator.text("#crm") or ""
     assert "the receiver answered 503 Service Unavailable" in section
     assert "open" in section
+    assert "until a probe succeeds" in (operator.text("#crm [data-reason]") or "")
+    operator.wait("what waits for it is counted", lambda: int(operator.text("#crm [data-waiting]") or "0") >= 3)
+    (found,) = [one for one in admin.read("/destinations")["destinations"] if one["name"] == "crm"]
+    assert found["health"] == "down"
+    assert found["waiting"] >= 3
+    assert found["down_since"]
+    assert found["oldest_waiting_seconds"] >= 0
     operator.open("/")
+    problem = "#problem-down-crm"
+    operator.wait_for_text(f"{problem} a", "crm is down")
+    said = operator.text(problem) or ""
+    assert "for" in said
+    assert "events wait" in said
+    assert "503 Service Unavailable" in said
+    assert operator.find(f"{problem} time").get_attribute("title"), "the exact time on hover"
+    assert operator.attributes(f"{problem} a", "href") == ["/destinations#crm"]
     operator.wait(
         "the overview says so, too", lambda: operator.text("#destinations tr[data-destination=crm] .state") == "down"
     )
     admin.receiver.accept("/crm")
     assert {one.event_id for one in admin.receiver.wait_for(case, 4)} == set(events)
-    operator.wait("it is up", lambda: operator.text("#destinations tr[data-destination=crm] .state") == "up")
+    operator.wait("it is healthy", lambda: operator.text("#destinations tr[data-destination=crm] .state") == "healthy")
+    assert not operator.has("#problem-down-crm")
+
+
+def test_a_paused_destination_is_a_problem_until_it_is_resumed(operator: Browser, admin: Admin) -> None:
+    operator.open("/destinations")
+    operator.click("#pause-letters")
+    operator.wait_for_text("#notice", "The destination is paused.")
+    operator.open("/")
+    operator.wait_for_text("#problem-paused-letters", f"letters is paused by {OPERATOR}")
+    operator.click("#problem-paused-letters a")
+    operator.wait("the page that helps", lambda: operator.path == "/destinations")
+    operator.click("#resume-letters")
+    operator.wait_for_text("#notice", "The destination is resumed.")
+    operator.open("/")
+    operator.wait("it is gone", lambda: not operator.has("#problem-paused-letters"))
+    admin.wait_for_pause("letters", False)
+
+
+def test_the_response_time_is_told_apart_from_the_time_since_commit(operator: Browser, admin: Admin) -> None:
+    case = new_case("response")
+    admin.emit("letters.written", {"case": case})
+    admin.receiver.wait_for(case, 1)
+    operator.open("/destinations?range=15m")
+    operator.wait("it is told", lambda: (operator.text("#letters [data-response]") or "").endswith("s"))
+    (found,) = [one for one in admin.read("/destinations")["destinations"] if one["name"] == "letters"]
+    assert 0 < found["flow"]["response_p50_seconds"] <= found["flow"]["latency_p95_seconds"]

@@ -15,11 +15,11 @@ def log_in(browser: Browser, name: str, password: str) -> None:
 
 
 def test_one_is_led_to_where_one_wanted_to_go_and_logs_out_again(visitor: Browser) -> None:
-    visitor.open("/?from=a+link")
+    visitor.open("/events?search=a+link")
     visitor.wait("one is asked who one is", lambda: visitor.path.startswith("/login?next="))
     assert visitor.script("return document.activeElement.id") == "name"
     log_in(visitor, OPERATOR, PASSWORD)
-    visitor.wait("one is where one wanted to go", lambda: visitor.path == "/?from=a+link")
+    visitor.wait("one is where one wanted to go", lambda: visitor.path == "/events?search=a+link")
     visitor.wait_for_text("body", OPERATOR)
     visitor.click("#logout button")
     visitor.wait("one is out", lambda: visitor.path == "/login")

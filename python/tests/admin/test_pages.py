@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
@@ -95,6 +97,83 @@ def test_links_in_the_frame_are_reached_in_their_order(operator: Browser) -> Non
     assert reached == ["/", "/events", "/dead-letters", "/destinations", "/jobs", "/audit"]
     press(operator, Keys.TAB)
     assert focused(operator) == "#search"
+
+
+def tip(browser: Browser) -> str:
+    return browser.text(".tip:not([hidden])") or ""
+
+
+def test_a_chart_tells_its_values_to_pointer_finger_and_keys(operator: Browser, admin: Admin) -> None:
+    furniture.delivered(admin, "orders.charted", new_case("chart"))
+    operator.open("/?range=15m")
+    assert operator.count("#flow .column") == 15
+    operator.wait(
+        "it is counted",
+        lambda: (
+            operator.script(
+                "return [...document.querySelectorAll('#flow .column')].at(-1).dataset.values.split('\\n')[0]"
+            )
+            != "0 delivered"
+        ),
+    )
+    chart = operator.find("[data-chart][aria-labelledby=h-flow]")
+    # The pointer.
+    ActionChains(operator.driver).move_to_element(operator.find("#flow .shapes")).perform()
+    operator.wait("the values are shown", lambda: "delivered\n" in tip(operator))
+    ActionChains(operator.driver).move_to_element(operator.find("h1")).perform()
+    operator.wait("they are gone", lambda: tip(operator) == "")
+    # The keys: the newest values first, then back in time.
+    operator.click("#live")
+    operator.script("arguments[0].focus({focusVisible: true})", chart)
+    operator.wait("the values are shown", lambda: tip(operator))
+    newest, spoken = tip(operator), chart.get_attribute("aria-valuetext")
+    assert spoken == newest.replace("\n", ": ", 1).replace("\n", ", ")
+    press(operator, Keys.ARROW_LEFT)
+    assert tip(operator) not in ("", newest)
+    press(operator, Keys.END)
+    assert tip(operator) == newest
+    press(operator, Keys.ESCAPE)
+    assert tip(operator) == ""
+    # A finger.
+    box = operator.script(
+        "const box = document.querySelector('#latency .shapes').getBoundingClientRect();"
+        "return {x: box.left + box.width / 2, y: box.top + 20}"
+    )
+    operator.cdp("Input.dispatchTouchEvent", type="touchStart", touchPoints=[box])
+    operator.cdp("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    operator.wait("the values are shown", lambda: "response p95" in tip(operator))
+    # The table has the same values, for everybody.
+    operator.click("#exact summary")
+    assert operator.count("#values tbody tr") == 15
+
+
+def test_a_chart_has_a_range_and_round_ticks(operator: Browser) -> None:
+    operator.open("/")
+    assert operator.text(".ranges [aria-current]") == "1 h"
+    for name, label, columns in (("6h", "6 h", 72), ("24h", "24 h", 96)):
+        operator.click(f"#range-{name}")
+        operator.wait("it is chosen", lambda label=label: operator.text(".ranges [aria-current]") == label)
+        assert operator.path == f"/?range={name}"
+        assert operator.count("#flow .column") == columns
+        times = operator.script("return [...document.querySelectorAll('#flow .times text')].map(e => e.textContent)")
+        assert 5 <= len(times) <= 7, times
+        assert all(time.endswith(":00") for time in times), times
+    values = operator.script("return [...document.querySelectorAll('#flow .values text')].map(e => e.textContent)")
+    steps = [int(value.replace(",", "")) for value in values]
+    assert steps[0] == 0, steps
+    assert len({after - before for before, after in itertools.pairwise(steps)}) == 1, steps
+    # It stays chosen while the page is kept up to date.
+    operator.script("window.sameDocument = true; document.querySelector('#flow').dataset.seen = 'before'")
+    operator.wait("it was updated", lambda: operator.script("return !document.querySelector('#flow').dataset.seen"))
+    assert operator.count("#flow .column") == 96
+    assert operator.script("return window.sameDocument")
+
+
+def test_pages_have_an_icon(visitor: Browser) -> None:
+    visitor.open("/login")
+    (link,) = visitor.attributes("link[rel=icon]", "href")
+    kind = visitor.promise(f"fetch({link!r}).then(answer => answer.headers.get('content-type'))")
+    assert kind == "image/svg+xml"
 
 
 def test_light_or_dark_is_chosen_and_remembered(operator: Browser) -> None:

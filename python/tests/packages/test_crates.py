@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PUBLISHED = ("pillarbox", "pillarbox-admin", "pillarbox-cli", "pillarbox-sinks")
+PUBLISHED = ("pillarbox", "pillarbox-admin", "pillarbox-cli", "pillarbox-inbox", "pillarbox-sinks")
 COMPILED = ("src", "sql", "assets", "templates", "pillarbox.default.toml")
 """What a crate compiles or embeds, if it has it."""
 

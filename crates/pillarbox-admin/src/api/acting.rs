@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::problem::Undone;
 use crate::access::Operator;
-use crate::asked::{At, Body};
+use crate::asked::{At, Body, MaybeBody};
 use crate::desk::Desk;
 use crate::refusal::Refusal;
 
@@ -25,6 +25,25 @@ pub(super) struct Ids {
     /// The events' ids
     #[schema(min_items = 1, max_items = 500)]
     ids: Vec<Uuid>,
+}
+
+/// The events to emit again
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IdsAndDestination {
+    /// The events' ids
+    #[schema(min_items = 1, max_items = 500)]
+    ids: Vec<Uuid>,
+    /// The only destination that receives the new events; all their destinations by default
+    destination: Option<String>,
+}
+
+/// The destination of a replay
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Only {
+    /// The only destination that receives the new event; all its destinations by default
+    destination: Option<String>,
 }
 
 /// The events to act on, and the reason
@@ -86,6 +105,8 @@ enum DoneResult {
     FailedAlready,
     /// Not delivered yet: nothing was changed
     Pending,
+    /// Not routed to the destination: nothing was changed
+    NotRouted,
     /// There is no such event
     Unknown,
 }
@@ -129,6 +150,7 @@ impl Done {
             let (result, replayed_as) = match replayed {
                 Replayed::As { id } => (DoneResult::Replayed, Some(id)),
                 Replayed::Pending => (DoneResult::Pending, None),
+                Replayed::NotRouted => (DoneResult::NotRouted, None),
                 Replayed::Unknown => (DoneResult::Unknown, None),
             };
             DoneOne { id, result, replayed_as }
@@ -147,6 +169,9 @@ impl Done {
             DoneResult::Delivered => conflict("is already delivered; nothing was changed: use replay to send it again"),
             DoneResult::FailedAlready => conflict("is already a dead letter; nothing was changed"),
             DoneResult::Pending => conflict("is not delivered yet; nothing was changed: use retry to make it due now"),
+            DoneResult::NotRouted => {
+                conflict("is not routed to this destination; nothing was changed: see its goes_to")
+            }
             DoneResult::Unknown => Err(Refusal::new(
                 StatusCode::NOT_FOUND,
                 format!("there is no event {}; it may have been cleaned up", one.id),
@@ -167,10 +192,14 @@ pub(super) async fn fail(Operator(who): Operator, State(desk): AtDesk, Body(body
     Ok(Json(Done::failed(desk.fail(&body.ids, &body.reason, &who.name).await?)))
 }
 
-/// Emit delivered or failed events again, as new events
-#[utoipa::path(post, path = "/events/replay", tag = "events", request_body = Ids, responses((status = 200, body = Done), Undone))]
-pub(super) async fn replay(Operator(who): Operator, State(desk): AtDesk, Body(body): Body<Ids>) -> Answer<Done> {
-    Ok(Json(Done::replayed(desk.replay(&body.ids, &who.name).await?)))
+/// Emit delivered or failed events again, as new events, to all their destinations or to one
+#[utoipa::path(post, path = "/events/replay", tag = "events", request_body = IdsAndDestination, responses((status = 200, body = Done), Undone))]
+pub(super) async fn replay(
+    Operator(who): Operator,
+    State(desk): AtDesk,
+    Body(body): Body<IdsAndDestination>,
+) -> Answer<Done> {
+    Ok(Json(Done::replayed(desk.replay(&body.ids, body.destination.as_deref(), &who.name).await?)))
 }
 
 /// Make an event due now, with its attempts reset
@@ -190,10 +219,16 @@ pub(super) async fn fail_one(
     Done::failed(desk.fail(&[id], &body.reason, &who.name).await?).single()
 }
 
-/// Emit a delivered or failed event again, as a new event
-#[utoipa::path(post, path = "/events/{id}/replay", tag = "events", params(("id" = Uuid, Path, description = "The event's id")), responses((status = 200, body = Done), Undone))]
-pub(super) async fn replay_one(Operator(who): Operator, State(desk): AtDesk, At(id): At<Uuid>) -> Answer<Done> {
-    Done::replayed(desk.replay(&[id], &who.name).await?).single()
+/// Emit a delivered or failed event again, as a new event, to all its destinations or to one
+#[utoipa::path(post, path = "/events/{id}/replay", tag = "events", params(("id" = Uuid, Path, description = "The event's id")), request_body(content = Option<Only>, description = "The only destination; without a body, all of the event's"), responses((status = 200, body = Done), Undone))]
+pub(super) async fn replay_one(
+    Operator(who): Operator,
+    State(desk): AtDesk,
+    At(id): At<Uuid>,
+    MaybeBody(only): MaybeBody<Only>,
+) -> Answer<Done> {
+    let only = only.and_then(|only| only.destination);
+    Done::replayed(desk.replay(&[id], only.as_deref(), &who.name).await?).single()
 }
 
 /// Whether the destination is paused now, and whether that changed

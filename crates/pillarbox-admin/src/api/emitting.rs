@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use pillarbox::Event;
 use serde::{Deserialize, Serialize};
@@ -91,7 +91,8 @@ impl NewEvent {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct EmittedEvent {
     id: Uuid,
-    seq: i64,
+    /// Missing for an event in PostgreSQL's write-ahead log, which has no row
+    seq: Option<i64>,
     event_type: String,
     idempotency_key: String,
     created_at: DateTime<Utc>,
@@ -126,6 +127,7 @@ pub(super) async fn emit(
     if !view.is_new {
         return Ok(Json(view).into_response());
     }
-    let place = format!("{}/events/{}", super::BASE, view.id);
-    Ok((StatusCode::CREATED, [(LOCATION, place)], Json(view)).into_response())
+    // An event in the write-ahead log has no page.
+    let place = view.seq.map(|_| [(LOCATION, format!("{}/events/{}", super::BASE, view.id))]);
+    Ok((StatusCode::CREATED, place.map(AppendHeaders), Json(view)).into_response())
 }

@@ -37,8 +37,12 @@ pub(super) struct EventsAsked {
     until: Option<DateTime<Utc>>,
     /// Failed at or after this time. Only dead letters match
     failed_since: Option<DateTime<Utc>>,
+    /// Only events with failed attempts, delivered ones too
+    had_failures: Option<bool>,
     /// The `next` of the previous page
     cursor: Option<String>,
+    /// The `previous` of the next page; instead of `cursor`
+    before: Option<String>,
     /// The maximum number of events of a page; 50 by default
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
@@ -48,9 +52,13 @@ pub(super) struct EventsAsked {
 
 impl EventsAsked {
     pub(super) fn lowered(self) -> Result<(EventFilter, Paging), Refusal> {
-        let after = self.cursor.map(|text| cursor(&text));
+        if self.cursor.is_some() && self.before.is_some() {
+            return Err(bad("cursor and before exclude each other; send one of them"));
+        }
+        let place = |text: Option<String>| text.map(|text| cursor(&text)).transpose();
         let turn = Paging {
-            after: after.transpose()?,
+            after: place(self.cursor)?,
+            before: place(self.before)?,
             limit: limit(self.limit)?,
             oldest_first: self.oldest_first.unwrap_or(false),
         };
@@ -65,6 +73,7 @@ impl EventsAsked {
             since: self.since,
             until: self.until,
             failed_since: self.failed_since,
+            had_failures: self.had_failures.unwrap_or(false),
         };
         Ok((asked.filter()?, turn))
     }
@@ -125,7 +134,7 @@ impl WindowAsked {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FindAsked {
-    /// An id, an idempotency key or an aggregate id, exactly
+    /// An id, an idempotency key, or an aggregate: `Order 42`, `Order:42` or `42`
     #[param(min_length = 1)]
     pub(super) q: String,
 }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::parameters::{AuditAsked, DeadLettersAsked, EventsAsked, FindAsked, WindowAsked};
 use super::problem::Unread;
 use super::views::{
-    AuditPage, DeadLetterGroups, Destinations, EventFull, EventPage, Events, Minutes, Overview, Relays,
+    AuditPage, DeadLetterGroups, Destinations, EventFull, EventPage, Events, FoundEvents, Minutes, Overview, Relays,
 };
 use crate::access::Viewer;
 use crate::asked::{Asked, At, bad};
@@ -63,14 +63,14 @@ pub(super) async fn payload(_: Viewer, State(desk): AtDesk, At(id): At<Uuid>) ->
     Ok(([(CONTENT_TYPE, "application/json")], String::from(payload)).into_response())
 }
 
-/// Events with exactly this id, idempotency key or aggregate id
-#[utoipa::path(get, path = "/find", tag = "events", params(FindAsked), responses((status = 200, body = Events), Unread))]
-pub(super) async fn find(_: Viewer, State(desk): AtDesk, Asked(asked): Asked<FindAsked>) -> Answer<Events> {
+/// Events with this id or idempotency key, or of this aggregate: `42`, `Order 42` or `Order:42`; the newest first
+#[utoipa::path(get, path = "/find", tag = "events", params(FindAsked), responses((status = 200, body = FoundEvents), Unread))]
+pub(super) async fn find(_: Viewer, State(desk): AtDesk, Asked(asked): Asked<FindAsked>) -> Answer<FoundEvents> {
     let text = asked.q.trim();
     if text.is_empty() || text.contains('\0') {
-        return Err(bad("q must be an id, an idempotency key or an aggregate id"));
+        return Err(bad("q must be an id, an idempotency key or an aggregate, such as `Order 42`"));
     }
-    Ok(Json(desk.find(text).await?.into()))
+    Ok(Json(FoundEvents::new(desk.find(text).await?, desk.kept())))
 }
 
 /// Dead letters by destination and error

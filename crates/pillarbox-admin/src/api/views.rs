@@ -8,7 +8,7 @@ use pillarbox::store::{AuditView, DeadLetters, Group};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-pub(super) use self::events::{EventFull, EventPage, Events};
+pub(super) use self::events::{EventFull, EventPage, Events, FoundEvents};
 pub(super) use self::metrics::{Destinations, Minutes, Overview, Relays};
 
 mod events;

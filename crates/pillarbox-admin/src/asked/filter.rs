@@ -72,6 +72,8 @@ pub(crate) struct FilterAsked {
     pub(crate) until: Option<DateTime<Utc>>,
     /// Failed at or after this time: the `since` of `/dead-letters`. Only dead letters match
     pub(crate) failed_since: Option<DateTime<Utc>>,
+    /// Only events with failed attempts, delivered ones too
+    pub(crate) had_failures: bool,
 }
 
 impl FilterAsked {
@@ -87,6 +89,7 @@ impl FilterAsked {
             since: self.since,
             until: self.until,
             failed_since: self.failed_since,
+            had_failures: self.had_failures,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Actions on events and destinations. Each writes its audit line in the same transaction, with the user's name.
 
-use pillarbox::store::{Entry, Marked, Replayed, Retried, Selection};
+use pillarbox::store::{Entry, Marked, Replayed, Retried, Selection, ToDestination};
 use pillarbox::{Emitted, Event};
 use uuid::Uuid;
 
@@ -29,13 +29,25 @@ impl Desk {
         Ok(self.store.fail(ids, &reason, Entry::Anew { who, target: &target }).await?)
     }
 
-    /// Emits delivered or failed events again, as new events. Returns the result for each.
+    /// Emits delivered or failed events again, as new events, to all their destinations or to `only` one. Returns the result
+    /// for each.
     ///
     /// # Errors
-    /// Fails if no event or more than [`MOST`] are named, or if the database fails.
-    pub async fn replay(&self, ids: &[Uuid], who: &str) -> Result<Vec<(Uuid, Replayed)>, DeskError> {
+    /// Fails if no event or more than [`MOST`] are named, if the destination is unknown, or if the database fails.
+    pub async fn replay(
+        &self,
+        ids: &[Uuid],
+        only: Option<&str>,
+        who: &str,
+    ) -> Result<Vec<(Uuid, Replayed)>, DeskError> {
         let target = checked(ids)?;
-        Ok(self.store.replay(ids, Entry::Anew { who, target: &target }).await?)
+        let Some(name) = only else {
+            return Ok(self.store.replay(ids, None, Entry::Anew { who, target: &target }).await?);
+        };
+        self.check_destination(name).await?;
+        let only = ToDestination { name: name.to_owned(), routes: self.routes.clone() };
+        let target = format!("{target} to {name}");
+        Ok(self.store.replay(ids, Some(&only), Entry::Anew { who, target: &target }).await?)
     }
 
     /// Pauses a destination: nothing is sent to it until it is resumed. Returns whether this changed anything.
@@ -96,7 +108,7 @@ pub(crate) fn check_reason(reason: &str) -> Result<(), DeskError> {
 }
 
 /// Checks the number of ids and returns their text for the audit.
-fn checked(ids: &[Uuid]) -> Result<String, DeskError> {
+pub(super) fn checked(ids: &[Uuid]) -> Result<String, DeskError> {
     match ids {
         [] => Err(DeskError::Refused("no event ids were given; give at least one".to_owned())),
         [id] => Ok(id.to_string()),

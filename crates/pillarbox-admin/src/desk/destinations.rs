@@ -1,5 +1,4 @@
-//! Destinations for people: the configuration, pauses, the lanes that living relays report, and metrics. This is the one
-//! place that decides how healthy a destination is.
+//! Destinations for people: the configuration, pauses, waiting events, the lanes that living relays report, and metrics.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,12 +7,13 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use pillarbox::Routes;
-use pillarbox::store::{EventDetail, LaneView, PausedView, RelayView};
-use serde::Serialize;
+use pillarbox::delivery::UNROUTED;
+use pillarbox::store::{EventDetail, LaneView, Minute, PausedView, RelayView};
 use uuid::Uuid;
 
+use super::health::{self, Health};
 use super::metrics::{Metrics, Observations};
-use super::{Desk, DeskError, ago};
+use super::{Desk, DeskError};
 
 /// A destination of the relay, as the configuration or the application describes it. It contains no secrets.
 #[derive(Debug, Clone)]
@@ -90,6 +90,16 @@ pub struct DestinationStatus {
     pub health: Health,
     /// The pause by a person, if there is one.
     pub paused: Option<PausedView>,
+    /// Parked events that wait for it.
+    pub parked: u64,
+    /// Whether there are more parked events than were counted.
+    pub at_least: bool,
+    /// The age of the oldest parked event, since its emit.
+    pub oldest: Option<Duration>,
+    /// When its outage began, as the first relay noticed.
+    pub down_since: Option<DateTime<Utc>>,
+    /// When the first relay probes it again.
+    pub next_probe: Option<DateTime<Utc>>,
     /// Events in the relays' queues for it.
     pub queued: u64,
     /// Events in flight to it.
@@ -98,6 +108,8 @@ pub struct DestinationStatus {
     pub last_error: Option<(DateTime<Utc>, String)>,
     /// Metrics of the window.
     pub metrics: Metrics,
+    /// Metrics of the last five minutes, since the end of the last outage.
+    pub recent: Metrics,
     /// The state of its lane in each living relay.
     pub lanes: Vec<Lane>,
 }
@@ -110,61 +122,10 @@ pub struct Lane {
     pub relay: Uuid,
     /// The relay's host.
     pub host: String,
+    /// The health, as this relay sees it.
+    pub health: Health,
     /// The lane, as the relay reports it.
     pub lane: LaneView,
-}
-
-/// The health of a destination: the worst that a living relay reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Health {
-    /// No living relay knows it.
-    #[default]
-    Unknown,
-    /// Its breaker is closed, and it keeps up.
-    Up,
-    /// Its breaker is closed, and events come in faster than it takes them.
-    Congested,
-    /// Its breaker is open: its events are parked, and probes continue.
-    Down,
-    /// Nothing is sent to it.
-    Paused,
-}
-
-impl Health {
-    /// Returns the word for people: `unknown`, `up`, `congested`, `down` or `paused`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Up => "up",
-            Self::Congested => "congested",
-            Self::Down => "down",
-            Self::Paused => "paused",
-        }
-    }
-
-    /// Returns the health that one relay reports.
-    #[must_use]
-    pub fn of(lane: &LaneView) -> Self {
-        match lane {
-            lane if lane.paused => Self::Paused,
-            lane if lane.down => Self::Down,
-            lane if lane.congested => Self::Congested,
-            _ => Self::Up,
-        }
-    }
-
-    fn badness(self) -> u8 {
-        match self {
-            Self::Unknown => 0,
-            Self::Up => 1,
-            Self::Congested => 2,
-            Self::Down => 3,
-            Self::Paused => 4,
-        }
-    }
 }
 
 impl Desk {
@@ -173,9 +134,7 @@ impl Desk {
     /// # Errors
     /// Fails if the database fails.
     pub async fn destinations(&self, window: Duration) -> Result<Vec<DestinationStatus>, DeskError> {
-        let (minutes, relays, pauses) =
-            tokio::try_join!(self.store.minutes(ago(window)), self.store.relays(), self.store.pauses())?;
-        Ok(Observations { minutes, relays, pauses }.destinations(&self.destinations, &self.routes))
+        Ok(self.observe(window).await?.destinations(&self.destinations, &self.routes))
     }
 
     /// Returns whether the configuration, a relay or a pause names this destination.
@@ -208,14 +167,26 @@ impl Observations {
                 all.entry(&lane.destination).or_default().add(relay, lane);
             }
         }
-        let mut by_name: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        for waiting in self.waiting.iter().filter(|waiting| waiting.on != UNROUTED) {
+            let status = all.entry(&waiting.on).or_default();
+            (status.parked, status.at_least, status.oldest) = (waiting.count, waiting.at_least, waiting.oldest);
+        }
+        let mut by_name: BTreeMap<&str, Vec<&Minute>> = BTreeMap::new();
         for minute in &self.minutes {
             by_name.entry(&minute.destination).or_default().push(minute);
         }
         for (name, minutes) in by_name {
-            all.entry(name).or_default().metrics = Metrics::of(minutes);
+            let status = all.entry(name).or_default();
+            let recovered_at = status.lanes.iter().filter_map(|lane| lane.lane.recovered_at).max();
+            let failed_at = status.lanes.iter().filter_map(|lane| lane.lane.last_error_at).max();
+            status.recent = health::recent(minutes.iter().copied(), recovered_at, failed_at, self.at);
+            status.metrics = Metrics::of(minutes.into_iter().filter(|minute| minute.at >= self.since));
         }
-        all.into_iter().map(|(name, status)| DestinationStatus { name: name.to_owned(), ..status.judged() }).collect()
+        let judged = |(name, status): (&str, DestinationStatus)| DestinationStatus {
+            name: name.to_owned(),
+            ..status.judged(self.at)
+        };
+        all.into_iter().map(judged).collect()
     }
 }
 
@@ -226,22 +197,47 @@ impl DestinationStatus {
         self.configured.as_ref().is_some_and(|configured| configured.paused)
     }
 
+    /// Returns the number of events that wait for it: parked, or in the queue of a relay.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.parked + self.queued
+    }
+
     fn add(&mut self, relay: &RelayView, lane: &LaneView) {
+        let earliest = |one: Option<DateTime<Utc>>, other| one.into_iter().chain(other).min();
+        self.down_since = earliest(self.down_since, lane.down_since);
+        self.next_probe = earliest(self.next_probe, lane.probe_at);
         self.queued += lane.queued;
         self.sending += lane.sending;
         let error = lane.last_error_at.zip(lane.last_error.clone());
         self.last_error = self.last_error.take().max(error);
-        self.lanes.push(Lane { relay: relay.id, host: relay.host.clone(), lane: lane.clone() });
+        let health = Health::of(lane);
+        self.lanes.push(Lane { relay: relay.id, host: relay.host.clone(), health, lane: lane.clone() });
     }
 
-    fn judged(mut self) -> Self {
-        let worst = self.lanes.iter().map(|lane| Health::of(&lane.lane)).max_by_key(|health| health.badness());
-        self.health = if self.paused.is_some() || self.is_paused_by_configuration() {
-            Health::Paused
-        } else {
-            worst.unwrap_or_default()
-        };
+    fn judged(mut self, now: DateTime<Utc>) -> Self {
+        if health::is_failing(&self.recent) {
+            self.lanes.iter_mut().for_each(|lane| lane.has_failed(now));
+        }
+        self.health = self.lanes.iter().map(|lane| lane.health).max().unwrap_or_default();
+        if self.health == Health::Healthy && health::is_failing(&self.recent) {
+            self.health = Health::Failing;
+        }
+        if self.paused.is_some() || self.is_paused_by_configuration() {
+            self.health = Health::Paused;
+        }
         self
+    }
+}
+
+impl Lane {
+    /// Marks the lane of a failing destination, if this relay has had a failure recently.
+    fn has_failed(&mut self, now: DateTime<Utc>) {
+        let LaneView { last_error_at, recovered_at, .. } = &self.lane;
+        let is_recent = last_error_at.is_some_and(|at| (now - at).to_std().is_ok_and(|age| age <= health::RECENT));
+        if self.health == Health::Healthy && is_recent && last_error_at > recovered_at {
+            self.health = Health::Failing;
+        }
     }
 }
 
@@ -251,9 +247,9 @@ mod tests {
 
     #[test]
     fn the_worst_that_a_living_relay_says_counts() {
-        let lane = |destination: &str, down, congested| {
+        let lane = |destination: &str, down, limited| {
             let mut lane = LaneView::new(destination);
-            (lane.down, lane.congested) = (down, congested);
+            (lane.down, lane.limited) = (down, limited);
             lane
         };
         let relay = |alive, lanes| RelayView {
@@ -263,6 +259,7 @@ mod tests {
             heartbeat_at: DateTime::UNIX_EPOCH,
             in_flight: 0,
             idle: false,
+            configuration: None,
             alive,
             lanes,
         };
@@ -279,6 +276,83 @@ mod tests {
         let configured = [DestinationInfo::new("new", "http"), off];
         let all = observed.destinations(&configured, &Routes::default());
         let found: Vec<(&str, &str)> = all.iter().map(|one| (one.name.as_str(), one.health.as_str())).collect();
-        assert_eq!(found, [("mail", "down"), ("new", "unknown"), ("off", "paused"), ("runner", "up")]);
+        assert_eq!(found, [("mail", "down"), ("new", "unknown"), ("off", "paused"), ("runner", "healthy")]);
+    }
+
+    #[test]
+    fn what_relays_and_tables_tell_of_a_destination_is_put_together() {
+        let now: DateTime<Utc> = "2026-03-01T12:30:20Z".parse().unwrap();
+        let ago = |seconds| Some(now - chrono::TimeDelta::seconds(seconds));
+        let lane = |since, probe_at, queued| {
+            let mut lane = LaneView::new("mail");
+            (lane.down, lane.down_since, lane.probe_at, lane.queued) = (true, since, probe_at, queued);
+            lane
+        };
+        let relay = |lane: LaneView| RelayView {
+            id: Uuid::new_v4(),
+            host: "vm".to_owned(),
+            started_at: now,
+            heartbeat_at: now,
+            in_flight: 0,
+            idle: false,
+            configuration: None,
+            alive: true,
+            lanes: vec![lane],
+        };
+        let minute = |ago: i64, response| {
+            let mut minute = Minute::new(now - chrono::TimeDelta::minutes(ago), "mail");
+            minute.delivered = 1;
+            minute.response.add(Duration::from_millis(response));
+            minute
+        };
+        let oldest = Some(Duration::from_secs(3600));
+        let observed = Observations {
+            at: now,
+            since: now - chrono::TimeDelta::minutes(2),
+            relays: vec![relay(lane(ago(60), ago(-9), 2)), relay(lane(ago(90), ago(-4), 3))],
+            minutes: vec![minute(3, 9000), minute(1, 20)],
+            waiting: vec![
+                pillarbox::store::Waiting::new("mail", 40, oldest),
+                pillarbox::store::Waiting::new(UNROUTED, 9, None),
+            ],
+            ..Observations::default()
+        };
+        let all = observed.destinations(&[], &Routes::default());
+        let [mail] = &all[..] else { panic!("{all:?}") };
+        assert_eq!((mail.health, mail.waiting(), mail.parked, mail.oldest), (Health::Down, 45, 40, oldest));
+        assert_eq!((mail.down_since, mail.next_probe), (ago(90), ago(-4)));
+        assert_eq!((mail.metrics.delivered, mail.recent.delivered), (1, 2), "the window, and five minutes");
+        assert!(mail.metrics.response_p95 < Some(Duration::from_millis(30)), "{:?}", mail.metrics);
+    }
+
+    #[test]
+    fn a_destination_is_failing_and_so_is_the_relay_that_met_a_failure() {
+        let now: DateTime<Utc> = "2026-03-01T12:30:20Z".parse().unwrap();
+        let mut bad = Minute::new(now - chrono::TimeDelta::minutes(1), "mail");
+        (bad.delivered, bad.failed) = (5, 5);
+        let relay = |last_error_at| {
+            let mut lane = LaneView::new("mail");
+            lane.last_error_at = last_error_at;
+            RelayView {
+                id: Uuid::new_v4(),
+                host: "vm".to_owned(),
+                started_at: now,
+                heartbeat_at: now,
+                in_flight: 0,
+                idle: false,
+                configuration: None,
+                alive: true,
+                lanes: vec![lane],
+            }
+        };
+        let observed = Observations {
+            at: now,
+            relays: vec![relay(Some(now)), relay(None)],
+            minutes: vec![bad],
+            ..Observations::default()
+        };
+        let all = observed.destinations(&[], &Routes::default());
+        let lanes: Vec<Health> = all[0].lanes.iter().map(|lane| lane.health).collect();
+        assert_eq!((all[0].health, lanes), (Health::Failing, vec![Health::Failing, Health::Healthy]));
     }
 }

@@ -27,6 +27,8 @@ pub struct EventFilter {
     pub until: Option<DateTime<Utc>>,
     /// Failed at or after this time: the window of a list of dead letters.
     pub failed_since: Option<DateTime<Utc>>,
+    /// Only events with failed attempts, delivered ones too.
+    pub had_failures: bool,
 }
 
 impl EventFilter {
@@ -44,6 +46,7 @@ impl EventFilter {
             since: self.since,
             until: self.until,
             failed_since: self.failed_since,
+            had_failures: self.had_failures,
         }
     }
 
@@ -63,6 +66,7 @@ impl EventFilter {
             moment("since", self.since),
             moment("until", self.until),
             moment("failed_since", self.failed_since),
+            self.had_failures.then(|| "had_failures".to_owned()),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         if parts.is_empty() { "all".to_owned() } else { parts.join(" ") }

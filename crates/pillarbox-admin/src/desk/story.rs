@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use pillarbox::Routes;
-use pillarbox::store::{EventDetail, REPLAY_OF, State};
+use pillarbox::store::{AttemptView, EventDetail, REPLAY_OF, REPLAY_TO, State};
 
 use super::destinations::DestinationInfo;
 
@@ -20,6 +20,8 @@ pub struct EventStory {
     pub trace_id: Option<String>,
     /// The id of the event of which this is a replay.
     pub replay_of: Option<String>,
+    /// The only destination of a replay that is not for all. The others do not receive it.
+    pub replay_to: Option<String>,
     /// The history, oldest first, and the next step.
     pub timeline: Vec<Moment>,
     /// Its requests to destinations, without secrets.
@@ -67,6 +69,17 @@ pub enum What {
         /// The beginning of the response.
         answer: Option<String>,
     },
+    /// An attempt succeeded, and was recorded.
+    Succeeded {
+        /// The number of the attempt.
+        number: u32,
+        /// The destination's name.
+        destination: String,
+        /// The duration, in milliseconds.
+        took_ms: u64,
+        /// The HTTP status of the response.
+        status_code: Option<u16>,
+    },
     /// One of several destinations received it.
     DeliveredTo {
         /// The destination's name.
@@ -106,6 +119,7 @@ impl EventStory {
             goes_to,
             trace_id: detail.headers.get(TRACEPARENT).and_then(|parent| trace_id(parent)),
             replay_of: detail.headers.get(REPLAY_OF).cloned(),
+            replay_to: detail.headers.get(REPLAY_TO).cloned(),
             timeline: timeline(&detail),
             requests,
             detail,
@@ -122,32 +136,37 @@ fn trace_id(traceparent: &str) -> Option<String> {
 }
 
 fn attempt_of(moment: &Moment) -> Option<u32> {
-    if let What::Failed { number, .. } = moment.what { Some(number) } else { None }
+    match moment.what {
+        What::Failed { number, .. } | What::Succeeded { number, .. } => Some(number),
+        _ => None,
+    }
 }
 
 fn timeline(detail: &EventDetail) -> Vec<Moment> {
     let event = &detail.event;
     let mut moments = vec![Moment { at: event.created_at, what: What::Committed }];
-    for attempt in detail.failed_attempts.iter().cloned() {
-        moments.push(Moment {
-            at: attempt.attempted_at,
-            what: What::Failed {
-                number: attempt.number,
-                destination: attempt.destination,
-                took_ms: attempt.took_ms,
-                status_code: attempt.status_code,
-                error: attempt.error,
-                answer: attempt.answer,
-            },
-        });
+    for attempt in detail.attempts().into_iter().cloned() {
+        let AttemptView { number, destination, took_ms, status_code, error, answer, .. } = attempt;
+        let what = if attempt.delivered {
+            What::Succeeded { number, destination, took_ms, status_code }
+        } else {
+            What::Failed { number, destination, took_ms, status_code, error, answer }
+        };
+        // A success is written a moment after the event's row.
+        let at = event.delivered_at.map_or(attempt.attempted_at, |delivered| delivered.min(attempt.attempted_at));
+        moments.push(Moment { at, what });
     }
-    for delivery in &detail.deliveries {
+    let only = detail.headers.get(REPLAY_TO);
+    let is_left_out = |name: &str| only.is_some_and(|only| only != name);
+    let is_recorded = |name: &str| detail.delivered_attempts.iter().any(|attempt| attempt.destination == name);
+    let untold = |name: &str| !is_left_out(name) && !is_recorded(name);
+    for delivery in detail.deliveries.iter().filter(|delivery| untold(&delivery.destination)) {
         let what = What::DeliveredTo { destination: delivery.destination.clone() };
         moments.extend(delivery.delivered_at.map(|at| Moment { at, what }));
     }
     moments.extend(event.delivered_at.map(|at| Moment { at, what: What::Delivered }));
     // Attempts of one round have the same time.
-    moments.sort_by_key(|moment| (moment.at, attempt_of(moment)));
+    moments.sort_by_key(|moment| (moment.at, moment.what == What::Delivered, attempt_of(moment)));
     moments.extend(ending(detail));
     moments
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pillarbox::sink::Message;
+use pillarbox::sink::{Message, Receipt};
 use pillarbox::{SendError, Sink};
 
 use super::Mask;
@@ -25,7 +25,11 @@ impl Discreet {
 #[async_trait]
 impl Sink for Discreet {
     async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
-        let mut answers = self.sink.send(batch).await;
+        self.send_for_receipts(batch).await.into_iter().map(|answer| answer.map(drop)).collect()
+    }
+
+    async fn send_for_receipts(&self, batch: &[Message]) -> Vec<Result<Receipt, SendError>> {
+        let mut answers = self.sink.send_for_receipts(batch).await;
         for (message, answer) in batch.iter().zip(&mut answers) {
             if let Err(error) = answer {
                 let hidden = self.mask.hidden(&message.payload);

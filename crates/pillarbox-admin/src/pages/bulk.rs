@@ -11,15 +11,21 @@ use super::frame::{Frame, Looking, shown, then};
 use super::narrowed::Narrowed;
 use super::words;
 use crate::access::Operator;
-use crate::asked::{Asked, bad, storable};
+use crate::asked::{AskedBoth, bad, storable};
 use crate::desk::{Action, Desk, GroupKey, JobScope};
 use crate::refusal::Refusal;
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 pub(super) struct BulkAsked {
     #[serde(flatten)]
     narrowed: Narrowed,
+    #[serde(flatten)]
+    job: JobAsked,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct JobAsked {
     action: String,
     /// `1` means only the dead letters of one group.
     grouped: String,
@@ -48,28 +54,28 @@ struct Bulk {
 
 impl BulkAsked {
     fn action(&self) -> Result<(Action, &'static str), Refusal> {
-        match self.action.as_str() {
+        match self.job.action.as_str() {
             "retry" => Ok((Action::Retry, "Retry")),
             "replay" => Ok((Action::Replay, "Replay")),
-            "fail" => Ok((Action::Fail { reason: self.reason.clone() }, "Mark failed")),
+            "fail" => Ok((Action::Fail { reason: self.job.reason.clone() }, "Mark failed")),
             other => Err(bad(format!("action is {other:?}, but must be retry, replay or fail"))),
         }
     }
 
     fn group(&self) -> Option<GroupKey> {
-        let destination = Some(self.group_destination.clone()).filter(|name| !name.is_empty());
-        (self.grouped == "1").then(|| GroupKey { destination, error: self.group_error.clone() })
+        let destination = Some(self.job.group_destination.clone()).filter(|name| !name.is_empty());
+        (self.job.grouped == "1").then(|| GroupKey { destination, error: self.job.group_error.clone() })
     }
 
     fn scope(&self) -> Result<JobScope, Refusal> {
-        for text in [&self.group_destination, &self.group_error] {
+        for text in [&self.job.group_destination, &self.job.group_error] {
             storable("group", Some(text.clone()))?;
         }
         Ok(JobScope { filter: self.narrowed.filter()?, group: self.group() })
     }
 
     fn rate(&self) -> Result<Option<f64>, Refusal> {
-        match self.rate.trim() {
+        match self.job.rate.trim() {
             "" => Ok(None),
             text => match text.parse() {
                 Ok(rate) => Ok(Some(rate)),
@@ -83,10 +89,11 @@ pub(super) async fn preview(
     _: Operator,
     looking: Looking,
     Using(desk): Using<Arc<Desk>>,
-    Asked(asked): Asked<BulkAsked>,
+    AskedBoth(narrowed, job): AskedBoth<Narrowed, JobAsked>,
 ) -> Result<Response, Refusal> {
+    let asked = BulkAsked { narrowed, job };
     let (action, verb) = asked.action()?;
-    let place = if asked.grouped == "1" { "/dead-letters" } else { "/events" };
+    let place = if asked.job.grouped == "1" { "/dead-letters" } else { "/events" };
     let back = asked.narrowed.link(place, &[]);
     let asked = BulkAsked { narrowed: asked.narrowed.pinned()?, ..asked };
     let preview = desk.preview(&action, &asked.scope()?).await?;
@@ -100,7 +107,7 @@ pub(super) async fn preview(
         filter: asked.narrowed.pairs().into_iter().map(|(name, text)| (name, text.to_owned())).collect(),
         group: asked.group().map(|group| (group.destination.unwrap_or_default(), group.error)),
         back,
-        action: asked.action,
+        action: asked.job.action,
     }))
 }
 

@@ -1,9 +1,14 @@
-//! Charts as shapes in a box of 1000 by 100, which the style sheet stretches, with text around them. Pure.
+//! Charts as shapes in a box of 1000 by 100, which the style sheet stretches. Labels stand beside the box, at places in
+//! percent. Pure.
 
-use std::time::Duration;
+use chrono::{DateTime, TimeDelta, Utc};
 
+pub(super) use self::axis::Tick;
+use self::axis::{Linear, Logarithmic};
 use super::words;
 use crate::desk::Point;
+
+mod axis;
 
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 100.0;
@@ -16,21 +21,40 @@ pub(super) struct Bar {
     pub(super) height: String,
 }
 
-/// The tooltip of one minute.
+/// One step in time: the place of its tooltip, and the exact values in it.
 pub(super) struct Column {
     pub(super) x: String,
     pub(super) width: String,
-    pub(super) told: String,
+    pub(super) when: String,
+    pub(super) values: Vec<String>,
 }
 
-/// The last hour, minute by minute.
+impl Column {
+    /// Returns the values, one per line, for the script.
+    pub(super) fn lines(&self) -> String {
+        self.values.join("\n")
+    }
+
+    /// Returns the values in one line.
+    pub(super) fn line(&self) -> String {
+        format!("{}: {}", self.when, self.values.join(", "))
+    }
+}
+
+/// The axes and the columns of a chart.
 pub(super) struct Chart {
-    /// The labels of the scale, from the top down.
-    pub(super) scale: [String; 3],
-    pub(super) times: Vec<String>,
+    pub(super) values: Vec<Tick>,
+    pub(super) times: Vec<Tick>,
     pub(super) columns: Vec<Column>,
     /// The chart as text, for screen readers.
     pub(super) told: String,
+}
+
+/// The steps of a chart: their length, and the distance of the labelled times.
+#[derive(Clone, Copy)]
+pub(super) struct Steps {
+    pub(super) step: TimeDelta,
+    pub(super) labels: TimeDelta,
 }
 
 /// Delivered events, with failed attempts on top of them.
@@ -40,100 +64,91 @@ pub(super) struct Flow {
     pub(super) failed: Vec<Bar>,
 }
 
-/// Three lines: the median, p95 and p99.
+/// Lines: the median, p95 and p99 from commit to delivery, and the receiver's p95.
 pub(super) struct Latencies {
     pub(super) chart: Chart,
-    pub(super) lines: [(&'static str, String); 3],
+    pub(super) lines: [(&'static str, String); 4],
 }
 
 impl Flow {
-    pub(super) fn draw(points: &[Point]) -> Self {
+    pub(super) fn draw(points: &[Point], steps: Steps) -> Self {
         let of = |point: &Point| (point.metrics.delivered, point.metrics.failed);
         let highest = points.iter().map(|point| of(point).0 + of(point).1).max().unwrap_or(0);
-        let top = round_up(highest as f64).max(4.0);
+        let scale = Linear::up_to(highest);
         let (mut delivered, mut failed) = (Vec::new(), Vec::new());
         for (place, point) in points.iter().enumerate() {
             let (good, bad) = of(point);
-            delivered.extend(bar(points.len(), place, 0.0, good as f64 / top));
-            failed.extend(bar(points.len(), place, good as f64 / top, bad as f64 / top));
+            delivered.extend(bar(points.len(), place, 0.0, scale.share(good)));
+            failed.extend(bar(points.len(), place, scale.share(good), scale.share(bad)));
         }
-        let told = |point: &Point| {
+        let values = |point: &Point| {
             let (good, bad) = of(point);
-            format!("{}: {} delivered, {} failed attempts", time(point), words::number(good), words::number(bad))
+            vec![format!("{} delivered", words::number(good)), format!("{} failed attempts", words::number(bad))]
         };
         let (good, bad) = points.iter().map(of).fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
-        let summary = format!(
-            "Per minute: {} events delivered and {} attempts failed in {} minutes, at most {} in one minute",
+        let told = format!(
+            "{} events delivered and {} attempts failed, at most {} in {}",
             words::number(good),
             words::number(bad),
-            points.len(),
-            words::number(highest)
+            words::number(highest),
+            words::minutes(steps.step)
         );
-        let scale = [top, top / 2.0, 0.0].map(|value| words::number(value as u64));
-        Self { chart: Chart::around(points, scale, told, summary), delivered, failed }
+        Self { chart: Chart::around(points, steps, scale.ticks(), values, told), delivered, failed }
     }
 }
 
 impl Latencies {
-    pub(super) fn draw(points: &[Point]) -> Self {
-        let of = |point: &Point| [point.metrics.p50, point.metrics.p95, point.metrics.p99];
+    pub(super) fn draw(points: &[Point], steps: Steps) -> Self {
+        let of = |point: &Point| {
+            let metrics = &point.metrics;
+            [metrics.p50, metrics.p95, metrics.p99, metrics.response_p95]
+        };
         let known = points.iter().flat_map(of).flatten();
         let (lowest, longest) = (known.clone().min().unwrap_or_default(), known.max().unwrap_or_default());
-        let decades = Decades::around(lowest, longest);
-        let line = |which: usize| path(points.iter().map(|point| of(point)[which].map(|time| decades.height(time))));
-        let told = |point: &Point| {
-            let [p50, p95, p99] = of(point).map(words::maybe);
-            format!("{}: p50 {p50}, p95 {p95}, p99 {p99}", time(point))
+        let scale = Logarithmic::around(lowest, longest);
+        let line = |which: usize| path(points.iter().map(|point| of(point)[which].map(|time| scale.share(time))));
+        let values = |point: &Point| {
+            let [p50, p95, p99, response] = of(point).map(words::maybe);
+            vec![format!("p50 {p50}"), format!("p95 {p95}"), format!("p99 {p99}"), format!("response p95 {response}")]
         };
-        let longest = words::duration(longest);
-        let summary = format!("Time from commit to delivery, per minute: highest p99 {longest}");
+        let told = format!("Time from commit to delivered: highest p99 {}", words::duration(longest));
         Self {
-            chart: Chart::around(points, decades.scale(), told, summary),
-            lines: [("p50", line(0)), ("p95", line(1)), ("p99", line(2))],
+            chart: Chart::around(points, steps, scale.ticks(), values, told),
+            lines: [("p50", line(0)), ("p95", line(1)), ("p99", line(2)), ("response", line(3))],
         }
     }
 }
 
 impl Chart {
-    fn around(points: &[Point], scale: [String; 3], told: impl Fn(&Point) -> String, summary: String) -> Self {
-        let step = WIDTH / points.len().max(1) as f64;
+    fn around(
+        points: &[Point],
+        steps: Steps,
+        values: Vec<Tick>,
+        told_of: impl Fn(&Point) -> Vec<String>,
+        told: String,
+    ) -> Self {
+        let width = WIDTH / points.len().max(1) as f64;
         let column = |(place, point): (usize, &Point)| Column {
-            x: short(place as f64 * step),
-            width: short(step),
-            told: told(point),
+            x: short(place as f64 * width),
+            width: short(width),
+            when: when(point.at, steps.step),
+            values: told_of(point),
         };
-        let thirds = [0, points.len() / 3, points.len() * 2 / 3, points.len().saturating_sub(1)];
+        let ends = points.first().zip(points.last());
         Self {
-            scale,
-            times: thirds.iter().filter_map(|place| points.get(*place)).map(time).collect(),
+            values,
+            times: ends
+                .map_or_else(Vec::new, |(first, last)| axis::times(first.at, last.at + steps.step, steps.labels)),
             columns: points.iter().enumerate().map(column).collect(),
-            told: summary,
+            told,
         }
     }
 }
 
-/// A logarithmic scale in seconds, so that a median is visible beside a p99 that is a hundred times as long.
-struct Decades {
-    low: f64,
-    high: f64,
-}
-
-impl Decades {
-    /// Returns a scale from one power of ten to another.
-    fn around(lowest: Duration, longest: Duration) -> Self {
-        let power = |time: Duration| time.as_secs_f64().clamp(0.000_1, 1e7).log10();
-        let low = power(lowest).floor();
-        Self { low, high: power(longest).ceil().max(low + 1.0) }
-    }
-
-    fn height(&self, time: Duration) -> f64 {
-        ((time.as_secs_f64().max(1e-9).log10() - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
-    }
-
-    fn scale(&self) -> [String; 3] {
-        let told = |power: f64| words::duration(Duration::from_secs_f64(10_f64.powf(power)));
-        [told(self.high), told((self.low + self.high) / 2.0), told(self.low)]
-    }
+/// Returns the time of a step: `12:30`, or `12:30–12:35`.
+pub(super) fn when(at: DateTime<Utc>, step: TimeDelta) -> String {
+    let begin = at.format("%H:%M");
+    if step <= TimeDelta::minutes(1) { begin.to_string() } else { format!("{begin}–{}", (at + step).format("%H:%M")) }
 }
 
 /// Returns small bars side by side, each as high as its share of the highest.
@@ -163,7 +178,7 @@ fn path(values: impl ExactSizeIterator<Item = Option<f64>>) -> String {
     let (mut text, mut before) = (String::new(), false);
     for (place, value) in values.enumerate() {
         if let Some(value) = value {
-            let (x, y) = (place as f64 * step, short(HEIGHT * (1.0 - value * 0.97)));
+            let (x, y) = (place as f64 * step, short(HEIGHT * (1.0 - value)));
             let (begin, end) = (short(x + step * 0.35), short(x + step * 0.65));
             let sign = if before { 'L' } else { 'M' };
             text.push_str(&format!("{sign}{begin} {y}L{end} {y}"));
@@ -173,23 +188,6 @@ fn path(values: impl ExactSizeIterator<Item = Option<f64>>) -> String {
     text
 }
 
-/// Returns the next of 1, 2, 3, 4, 6, 8, 10, 20 …, whose halves are round too.
-fn round_up(value: f64) -> f64 {
-    if value <= 0.0 {
-        return 0.0;
-    }
-    let power = 10_f64.powf(value.log10().floor());
-    [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0]
-        .into_iter()
-        .map(|step| step * power)
-        .find(|step| *step >= value * 0.9999)
-        .unwrap_or(value)
-}
-
-fn time(point: &Point) -> String {
-    point.at.format("%H:%M").to_string()
-}
-
 fn short(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
@@ -197,31 +195,15 @@ fn short(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-
-    #[test]
-    fn scales_end_at_round_numbers() {
-        let values = [0.0, 1.0, 3.0, 7.0, 10.0, 11.0, 4_999.0, 5_001.0];
-        assert_eq!(values.map(round_up), [0.0, 1.0, 3.0, 8.0, 10.0, 20.0, 6_000.0, 6_000.0]);
-    }
-
-    #[test]
-    fn short_and_long_times_are_seen_beside_each_other() {
-        let millis = Duration::from_millis;
-        let decades = Decades::around(millis(53), millis(6_800));
-        assert_eq!(decades.scale(), ["10 s", "316 ms", "10 ms"]);
-        let heights = [millis(10), millis(100), millis(1000), millis(10_000)].map(|time| decades.height(time));
-        assert!(
-            heights.iter().zip([0.0, 0.333, 0.667, 1.0]).all(|(one, other)| (one - other).abs() < 0.001),
-            "{heights:?}"
-        );
-        assert_eq!(Decades::around(Duration::ZERO, Duration::ZERO).height(Duration::ZERO), 0.0);
-    }
+    use crate::desk::Metrics;
 
     #[test]
     fn a_line_has_gaps() {
         let line = path([Some(0.0), None, Some(1.0), Some(1.0)].into_iter());
-        assert_eq!(line, "M87.5 100L162.5 100M587.5 3L662.5 3L837.5 3L912.5 3");
+        assert_eq!(line, "M87.5 100L162.5 100M587.5 0L662.5 0L837.5 0L912.5 0");
     }
 
     #[test]
@@ -229,5 +211,27 @@ mod tests {
         let bars = spark(&[0, 1, 1000]);
         assert!(bars[0].1 && !bars[1].1);
         assert_eq!([&bars[0].0.height, &bars[1].0.height, &bars[2].0.height], ["4", "12", "100"]);
+    }
+
+    #[test]
+    fn every_column_tells_its_exact_values() {
+        let at: DateTime<Utc> = "2026-03-01T12:00:00Z".parse().unwrap();
+        let steps = Steps { step: TimeDelta::minutes(5), labels: TimeDelta::minutes(10) };
+        let point = |place: i32, delivered| {
+            let mut metrics = Metrics { delivered, failed: 1, ..Metrics::default() };
+            (metrics.p50, metrics.response_p95) = (Some(Duration::from_millis(20)), Some(Duration::from_millis(7)));
+            Point { at: at + steps.step * place, metrics }
+        };
+        let points = [point(0, 0), point(1, 1204), point(2, 3)];
+        let flow = Flow::draw(&points, steps);
+        assert_eq!(flow.chart.columns[1].line(), "12:05–12:10: 1,204 delivered, 1 failed attempts");
+        assert_eq!((flow.delivered.len(), flow.failed.len()), (2, 3));
+        let times: Vec<&str> = flow.chart.times.iter().map(|tick| tick.text.as_str()).collect();
+        assert_eq!(times, ["12:00", "12:10"]);
+        let latencies = Latencies::draw(&points, steps);
+        assert_eq!(latencies.chart.columns[0].lines(), "p50 20 ms\np95 –\np99 –\nresponse p95 7 ms");
+        assert_eq!(when(at, TimeDelta::minutes(1)), "12:00");
+        let none = Flow::draw(&[], steps);
+        assert!(none.chart.columns.is_empty() && none.chart.times.is_empty());
     }
 }

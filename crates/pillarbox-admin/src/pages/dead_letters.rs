@@ -8,7 +8,6 @@ use axum::extract::State as Using;
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use pillarbox::store::Group;
-use serde::Deserialize;
 
 use super::chart::{Bar, spark};
 use super::frame::{Frame, Looking, shown};
@@ -21,12 +20,6 @@ use crate::refusal::Refusal;
 const REFRESH: u32 = 10;
 /// The windows: hours, and their names.
 const WINDOWS: [(u32, &str); 4] = [(1, "last hour"), (24, "last day"), (168, "last week"), (720, "last 30 days")];
-
-#[derive(Deserialize)]
-pub(super) struct DeadLettersAsked {
-    #[serde(flatten)]
-    narrowed: Narrowed,
-}
 
 #[derive(Template)]
 #[template(path = "dead_letters.html")]
@@ -67,11 +60,11 @@ struct Shown {
 pub(super) async fn list(
     looking: Looking,
     Using(desk): Using<Arc<Desk>>,
-    Asked(asked): Asked<DeadLettersAsked>,
+    Asked(narrowed): Asked<Narrowed>,
 ) -> Result<Response, Refusal> {
-    let hours = asked.narrowed.hours()?.unwrap_or(WINDOW_HOURS);
+    let hours = narrowed.hours()?.unwrap_or(WINDOW_HOURS);
     // Every link of the page carries the window that it shows.
-    let narrowed = Narrowed { state: Narrowed::failed().state, hours: hours.to_string(), ..asked.narrowed };
+    let narrowed = Narrowed { state: Narrowed::failed().state, hours: hours.to_string(), ..narrowed };
     let window = Duration::from_secs(3600 * u64::from(hours));
     let found = desk.dead_letters(&narrowed.filter()?, ago(window)).await?;
     let now = Utc::now();

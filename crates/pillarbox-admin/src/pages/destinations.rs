@@ -1,7 +1,6 @@
 //! `/destinations`: the health of each destination, and its pause.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use askama::Template;
 use axum::extract::State as Using;
@@ -9,19 +8,22 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 
 use super::frame::{Frame, Looking, shown, then};
+use super::range::{Choice, RangeAsked};
 use super::words::{self, When};
 use crate::access::Operator;
-use crate::asked::At;
+use crate::asked::{Asked, At};
 use crate::desk::{Desk, DestinationInfo, DestinationStatus, Health};
 use crate::refusal::{Refusal, in_query};
 
-const WINDOW: Duration = Duration::from_secs(60 * 60);
 const REFRESH: u32 = 3;
 
 #[derive(Template)]
 #[template(path = "destinations.html")]
 struct Destinations {
     frame: Frame,
+    ranges: Vec<Choice>,
+    /// The window in words.
+    window: &'static str,
     destinations: Vec<Destination>,
 }
 
@@ -31,10 +33,21 @@ pub(super) struct Destination {
     /// The name, encoded for a URL.
     pub(super) place: String,
     pub(super) health: &'static str,
+    /// The health at the beginning of a sentence.
+    pub(super) capital: &'static str,
     pub(super) kind: String,
     pub(super) address: String,
     /// The settings, as text.
     pub(super) set: Vec<(&'static str, String)>,
+    /// Parked and queued events.
+    pub(super) waiting: String,
+    pub(super) waits: bool,
+    pub(super) oldest: String,
+    pub(super) down_since: Option<When>,
+    pub(super) down_for: Option<When>,
+    pub(super) next_probe: Option<When>,
+    /// The reason of its health, in a sentence.
+    pub(super) reason: Option<Reason>,
     pub(super) success: String,
     pub(super) delivered: String,
     pub(super) failed: String,
@@ -42,6 +55,8 @@ pub(super) struct Destination {
     pub(super) p50: String,
     pub(super) p95: String,
     pub(super) p99: String,
+    pub(super) response_p50: String,
+    pub(super) response_p95: String,
     pub(super) sending: String,
     pub(super) queued: String,
     pub(super) breaker: &'static str,
@@ -50,6 +65,13 @@ pub(super) struct Destination {
     pub(super) paused: Option<(String, When)>,
     pub(super) paused_by_configuration: bool,
     pub(super) lanes: Vec<Lane>,
+}
+
+/// The reason of a destination's health.
+pub(super) struct Reason {
+    /// The CSS class of the notice.
+    pub(super) class: &'static str,
+    pub(super) text: String,
 }
 
 /// The lane of one relay.
@@ -68,10 +90,18 @@ impl Destination {
             place: in_query(&shown.name),
             name: shown.name.clone(),
             health: shown.health.as_str(),
+            capital: if shown.health == Health::RateLimited { "Rate limited" } else { "Down" },
             kind: configured
                 .map_or_else(|| "not in this configuration".to_owned(), |configured| configured.kind.clone()),
             address: configured.and_then(|configured| configured.address.clone()).unwrap_or_default(),
             set: configured.map(|configured| settings(configured, &shown.events)).unwrap_or_default(),
+            waiting: words::counted(shown.waiting(), shown.at_least),
+            waits: shown.waiting() > 0,
+            oldest: shown.oldest.map_or_else(|| "–".to_owned(), words::age),
+            down_since: shown.down_since.map(|since| When::new(since, now)),
+            down_for: shown.down_since.map(|since| When::lasting(since, now)),
+            next_probe: shown.next_probe.map(|at| When::soon(at, now)),
+            reason: reason(shown),
             success: metrics.success_rate().map_or_else(|| "–".to_owned(), words::share),
             delivered: words::number(metrics.delivered),
             failed: words::number(metrics.failed),
@@ -79,6 +109,8 @@ impl Destination {
             p50: words::maybe(metrics.p50),
             p95: words::maybe(metrics.p95),
             p99: words::maybe(metrics.p99),
+            response_p50: words::maybe(metrics.response_p50),
+            response_p95: words::maybe(metrics.response_p95),
             sending: words::number(shown.sending),
             queued: words::number(shown.queued),
             breaker: match (down, shown.lanes.len()) {
@@ -99,11 +131,33 @@ impl Lane {
     fn of(lane: &crate::desk::Lane) -> Self {
         Self {
             host: lane.host.clone(),
-            state: Health::of(&lane.lane).as_str(),
+            state: lane.health.as_str(),
             sending: words::number(lane.lane.sending),
             queued: words::number(lane.lane.queued),
         }
     }
+}
+
+/// Returns why a destination is not healthy. A pause has its own notice.
+fn reason(shown: &DestinationStatus) -> Option<Reason> {
+    let (class, text) = match shown.health {
+        Health::Down => ("bad", "Its events are parked until a probe succeeds.".to_owned()),
+        Health::Failing => {
+            let rate = shown.recent.success_rate().map_or_else(|| "–".to_owned(), words::share);
+            ("bad", format!("Only {rate} of the attempts of the last 5 minutes succeeded. Failed events are retried."))
+        }
+        Health::RateLimited if shown.lanes.iter().any(|lane| lane.lane.down) => {
+            ("note", "It asked to slow down. Its events are parked until it takes more.".to_owned())
+        }
+        Health::RateLimited => {
+            ("note", "Events come in faster than they are sent. They wait for their turn.".to_owned())
+        }
+        Health::Unknown if shown.waiting() > 0 => {
+            ("note", "No running relay has this destination. Its events are parked until one does.".to_owned())
+        }
+        _ => return None,
+    };
+    Some(Reason { class, text })
 }
 
 fn settings(configured: &DestinationInfo, events: &[String]) -> Vec<(&'static str, String)> {
@@ -115,10 +169,18 @@ fn settings(configured: &DestinationInfo, events: &[String]) -> Vec<(&'static st
     set
 }
 
-pub(super) async fn list(looking: Looking, Using(desk): Using<Arc<Desk>>) -> Result<Response, Refusal> {
-    let (all, now) = (desk.destinations(WINDOW).await?, Utc::now());
-    let destinations = all.iter().map(|one| Destination::of(one, now)).collect();
-    Ok(shown(&Destinations { frame: looking.frame("Destinations", REFRESH), destinations }))
+pub(super) async fn list(
+    looking: Looking,
+    Using(desk): Using<Arc<Desk>>,
+    Asked(RangeAsked { range, .. }): Asked<RangeAsked>,
+) -> Result<Response, Refusal> {
+    let (all, now) = (desk.destinations(range.window()).await?, Utc::now());
+    Ok(shown(&Destinations {
+        frame: looking.frame("Destinations", REFRESH),
+        ranges: range.choices(),
+        window: range.told(),
+        destinations: all.iter().map(|one| Destination::of(one, now)).collect(),
+    }))
 }
 
 pub(super) async fn pause(

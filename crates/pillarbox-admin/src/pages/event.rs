@@ -38,6 +38,7 @@ struct EventPage {
     goes_to: Option<Vec<String>>,
     trace_id: Option<String>,
     replay_of: Option<String>,
+    replay_to: Option<String>,
     steps: Vec<Step>,
     payload: Payload,
     size: String,
@@ -105,8 +106,11 @@ impl EventPage {
                 .deliveries
                 .iter()
                 .map(|delivery| Delivery {
+                    status: match &shown.replay_to {
+                        Some(only) if *only != delivery.destination => "skipped".to_owned(),
+                        _ => delivery.status.to_string(),
+                    },
                     destination: delivery.destination.clone(),
-                    status: delivery.status.to_string(),
                     attempts: delivery.attempts,
                     at: delivery.delivered_at.or(delivery.next_attempt_at).map(|at| When::new(at, now)),
                     error: delivery.error.clone(),
@@ -120,6 +124,7 @@ impl EventPage {
             goes_to: shown.goes_to,
             trace_id: shown.trace_id,
             replay_of: shown.replay_of.filter(|id| id.parse::<Uuid>().is_ok()),
+            replay_to: shown.replay_to,
         }
     }
 }
@@ -162,6 +167,10 @@ impl Step {
                 let title = format!("Attempt {number} to {destination} failed after {took_ms} ms{code}");
                 ("failed", title, error.as_str(), answer.clone().filter(|answer| !answer.is_empty()))
             }
+            What::Succeeded { number, destination, took_ms, status_code } => {
+                let code = status_code.map(|code| format!("{code}, ")).unwrap_or_default();
+                ("delivered", format!("Attempt {number} to {destination} delivered, {code}{took_ms} ms"), "", None)
+            }
             What::DeliveredTo { destination } => ("delivered", format!("Delivered to {destination}"), "", None),
             What::Delivered => ("delivered", "Delivered".to_owned(), "", None),
             What::GivenUp { error } => ("failed", "Failed for good".to_owned(), error.as_str(), None),
@@ -186,6 +195,9 @@ pub(super) struct Acted {
     back: Option<String>,
     #[serde(default)]
     reason: String,
+    /// The only destination of a replay; all if it is empty.
+    #[serde(default)]
+    destination: String,
 }
 
 impl Acted {
@@ -233,9 +245,11 @@ pub(super) async fn replay(
     At(id): At<Uuid>,
     Form(acted): Form<Acted>,
 ) -> Result<Response, Refusal> {
-    match desk.replay(&[id], &who.name).await?.first() {
+    let only = Some(acted.destination.as_str()).filter(|name| !name.is_empty());
+    match desk.replay(&[id], only, &who.name).await?.first() {
         Some((_, Replayed::As { id })) => Ok(acted.then(*id, "replay")),
         Some((_, Replayed::Pending)) => Err(unchanged("it is not delivered yet; retry it to make it due now")),
+        Some((_, Replayed::NotRouted)) => Err(unchanged("no route leads it to this destination")),
         Some((_, Replayed::Unknown)) | None => Err(gone()),
     }
 }

@@ -1,4 +1,4 @@
-//! `/events`: a list that stays fast with any number of events, and `/search`.
+//! `/events`: a list that stays fast with any number of events.
 
 use std::sync::Arc;
 
@@ -6,29 +6,30 @@ use askama::Template;
 use axum::extract::State as Using;
 use axum::response::Response;
 use chrono::Utc;
-use pillarbox::store::{Paging, State};
+use pillarbox::store::{Depth, Page, Paging, State};
 use serde::Deserialize;
 
+use super::chosen::{Choices, choices};
 use super::frame::{Frame, Looking, shown, then};
-use super::narrowed::Narrowed;
+use super::narrowed::{Narrowed, flag};
 use super::rows::Row;
+use super::search::kept_note;
 use super::span::{Span, Step};
 use super::words::{self, When};
-use crate::asked::{Asked, bad, cursor};
+use crate::asked::{AskedBoth, bad, cursor};
 use crate::desk::Desk;
-use crate::refusal::{Refusal, in_query};
+use crate::refusal::Refusal;
 
 const PER_PAGE: usize = 50;
 /// The first page refreshes at this interval, in seconds; later pages do not.
 const REFRESH: u32 = 5;
 
-#[derive(Deserialize)]
-pub(super) struct EventsAsked {
-    #[serde(flatten)]
-    narrowed: Narrowed,
-    #[serde(default)]
+/// The part of the list to show.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Turned {
     cursor: String,
-    #[serde(default)]
+    before: String,
     oldest_first: String,
 }
 
@@ -37,7 +38,7 @@ pub(super) struct EventsAsked {
 struct Events {
     frame: Frame,
     narrowed: Narrowed,
-    states: Vec<&'static str>,
+    tabs: Vec<Tab>,
     destinations: Vec<String>,
     /// The window in which the events failed, as text, and the link without it.
     window: Option<String>,
@@ -46,54 +47,43 @@ struct Events {
     path: Vec<Step>,
     parts: Vec<Step>,
     rows: Vec<Row>,
+    /// The actions on rows that are chosen.
+    choices: Choices,
     /// The page to return to after an action on a row.
     here: String,
-    next: Option<String>,
-    first: Option<String>,
-    /// The link to the other order, and its label.
-    turned: Option<(String, &'static str)>,
+    links: Links,
     /// The time that the search reached, if the page is not full.
     reached: Option<When>,
     looked_at: String,
     /// The action on all of these events: the link and its label.
     bulk: Option<(String, &'static str)>,
-    /// The text of an exact search, and the link to the search for partial matches.
-    exactly: Option<(String, String)>,
+    /// How long delivered events are kept, if somebody may look for one.
+    kept: Option<String>,
+}
+
+/// The list of one state.
+struct Tab {
+    name: &'static str,
+    link: String,
+    here: bool,
+    /// The number of events, if it is known.
+    count: Option<String>,
+}
+
+/// The links to other pages of the list.
+struct Links {
+    next: Option<String>,
+    previous: Option<String>,
+    first: Option<String>,
+    /// The link to the other order, and its label.
+    turned: Option<(String, &'static str)>,
 }
 
 impl Events {
-    fn new(frame: Frame, narrowed: Narrowed, desk: &Desk) -> Result<Self, Refusal> {
-        let now = Utc::now();
-        let (path, parts) = match narrowed.span()? {
-            Some(span) => (span.path(), span.parts(now)),
-            None => (Vec::new(), Span::beginnings(now)),
-        };
-        Ok(Self {
-            frame,
-            states: State::ALL.iter().map(|state| state.as_str()).collect(),
-            destinations: desk.destination_names(),
-            window: window(&narrowed)?,
-            unbound: Narrowed { hours: String::new(), failed_since: String::new(), ..narrowed.clone() }
-                .link("/events", &[]),
-            path,
-            parts,
-            rows: Vec::new(),
-            here: narrowed.link("/events", &[]),
-            next: None,
-            first: None,
-            turned: None,
-            reached: None,
-            looked_at: String::new(),
-            bulk: None,
-            exactly: None,
-            narrowed,
-        })
-    }
-
     /// Returns the fields of the filter that its form does not show.
-    fn kept(&self) -> Vec<(&'static str, String)> {
-        let Narrowed { when, hours, failed_since, .. } = &self.narrowed;
-        let all = [("when", when), ("hours", hours), ("failed_since", failed_since)];
+    fn kept_fields(&self) -> Vec<(&'static str, String)> {
+        let Narrowed { state, when, hours, failed_since, .. } = &self.narrowed;
+        let all = [("state", state), ("when", when), ("hours", hours), ("failed_since", failed_since)];
         all.into_iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| (name, text.clone())).collect()
     }
 
@@ -106,32 +96,114 @@ impl Events {
 pub(super) async fn list(
     looking: Looking,
     Using(desk): Using<Arc<Desk>>,
-    Asked(asked): Asked<EventsAsked>,
+    AskedBoth(narrowed, turned): AskedBoth<Narrowed, Turned>,
 ) -> Result<Response, Refusal> {
-    let filter = asked.narrowed.filter()?;
-    let (later, oldest_first) = (!asked.cursor.is_empty(), asked.oldest_first == "1");
-    let after = later.then(|| cursor(&asked.cursor)).transpose()?;
-    let found = desk.events(&filter, &Paging { after, limit: PER_PAGE, oldest_first }).await?;
+    let filter = narrowed.filter()?;
+    let paging = turned.paging()?;
+    let later = paging.after.is_some() || paging.before.is_some();
+    // The counts are those of all events, so they would mislead beside another filter.
+    let bare = Narrowed { state: String::new(), ..narrowed.clone() }.is_empty();
+    let depth = async || if bare { desk.depth().await.map(Some) } else { Ok(None) };
+    let (found, depth) = tokio::try_join!(desk.events(&filter, &paging), depth())?;
+    let links = Links::of(&narrowed, &paging, &found, filter.state);
+    if let (Some(_), None, Some(first)) = (&paging.before, &found.previous, &links.first) {
+        // The beginning of the list is its first page, which stays up to date.
+        return Ok(then(first));
+    }
     let frame = looking.frame("Events", if later { 0 } else { REFRESH });
-    let (mut page, now) = (Events::new(frame, asked.narrowed, &desk)?, Utc::now());
-    let order = if oldest_first { "1" } else { "" };
-    let to = |cursor: &str, order: &str| page.narrowed.link("/events", &[("oldest_first", order), ("cursor", cursor)]);
-    let next = found.next.as_ref().map(|cursor| to(&cursor.to_string(), order));
-    let first = later.then(|| to("", order));
-    // Waiting events are listed only in the order in which they are due.
-    let can_turn = matches!(filter.state, None | Some(State::Delivered | State::Failed));
-    let turned = can_turn.then(|| match oldest_first {
-        true => (to("", ""), "Newest first"),
-        false => (to("", "1"), "Oldest first"),
-    });
-    let here = to(&asked.cursor, order);
-    page.reached =
-        found.reached.filter(|_| next.is_some() && found.events.len() < PER_PAGE).map(|at| When::new(at, now));
-    page.looked_at = words::number(found.looked_at);
-    page.bulk = bulk(&page, filter.state);
-    page.rows = Row::all(&found.events, now);
-    (page.next, page.first, page.turned, page.here) = (next, first, turned, here);
+    let now = Utc::now();
+    let (path, parts) = match narrowed.span()? {
+        Some(span) => (span.path(), span.parts(now)),
+        None => (Vec::new(), Span::beginnings(now)),
+    };
+    let not_full = found.events.len() < PER_PAGE && (found.next.is_some() || found.previous.is_some());
+    let sought = !narrowed.search.is_empty() || !narrowed.aggregate_id.is_empty();
+    let sought = sought || filter.state == Some(State::Delivered);
+    let page = Events {
+        tabs: tabs(&narrowed, depth.as_ref()),
+        destinations: desk.destination_names(),
+        window: window(&narrowed)?,
+        unbound: Narrowed { hours: String::new(), failed_since: String::new(), ..narrowed.clone() }
+            .link("/events", &[]),
+        path,
+        parts,
+        choices: choices(filter.state).of(&frame),
+        here: narrowed.link("/events", &turned.pairs()),
+        reached: found.reached.filter(|_| not_full && found.next.is_some()).map(|at| When::new(at, now)),
+        looked_at: words::number(found.looked_at),
+        bulk: bulk(&frame, &narrowed, filter.state),
+        rows: Row::all(&found.events, &desk, now),
+        kept: desk.kept().filter(|_| sought).map(kept_note),
+        links,
+        narrowed,
+        frame,
+    };
     Ok(shown(&page))
+}
+
+impl Turned {
+    fn paging(&self) -> Result<Paging, Refusal> {
+        if !self.cursor.is_empty() && !self.before.is_empty() {
+            return Err(bad("cursor and before exclude each other; leave one of them out"));
+        }
+        let place = |text: &str| (!text.is_empty()).then(|| cursor(text)).transpose();
+        let oldest_first = flag("oldest_first", &self.oldest_first)?;
+        Ok(Paging { after: place(&self.cursor)?, before: place(&self.before)?, limit: PER_PAGE, oldest_first })
+    }
+
+    fn pairs(&self) -> [(&'static str, &str); 3] {
+        [("oldest_first", self.oldest_first.trim()), ("cursor", &self.cursor), ("before", &self.before)]
+    }
+}
+
+impl Links {
+    fn of(narrowed: &Narrowed, paging: &Paging, found: &Page, state: Option<State>) -> Self {
+        let order = if paging.oldest_first { "1" } else { "" };
+        let to = |more: &[(&str, &str)]| narrowed.link("/events", more);
+        let next = found.next.as_ref().map(|cursor| to(&[("oldest_first", order), ("cursor", &cursor.to_string())]));
+        let previous =
+            found.previous.as_ref().map(|cursor| to(&[("oldest_first", order), ("before", &cursor.to_string())]));
+        let later = paging.after.is_some() || paging.before.is_some();
+        // Waiting events are listed only in the order in which they are due.
+        let can_turn = matches!(state, None | Some(State::Delivered | State::Failed));
+        let turned = can_turn.then(|| match paging.oldest_first {
+            true => (to(&[]), "Newest first"),
+            false => (to(&[("oldest_first", "1")]), "Oldest first"),
+        });
+        Self { next, previous, first: later.then(|| to(&[("oldest_first", order)])), turned }
+    }
+}
+
+/// Returns the tabs of all states. Delivered events are not counted, because there may be millions.
+fn tabs(narrowed: &Narrowed, depth: Option<&Depth>) -> Vec<Tab> {
+    let count = |of: fn(&Depth) -> Vec<u64>| depth.map(|depth| told(&of(depth)));
+    let states = [
+        ("all", "", None),
+        state_tab(State::Pending, count(|depth| vec![depth.due, depth.scheduled, depth.sending, depth.parked])),
+        state_tab(State::Due, count(|depth| vec![depth.due])),
+        state_tab(State::Scheduled, count(|depth| vec![depth.scheduled])),
+        state_tab(State::Sending, count(|depth| vec![depth.sending])),
+        state_tab(State::Parked, count(|depth| vec![depth.parked])),
+        state_tab(State::Failed, count(|depth| vec![depth.failed])),
+        state_tab(State::Delivered, None),
+    ];
+    let tab = |(name, state, count): (&'static str, &str, Option<String>)| Tab {
+        name,
+        link: Narrowed { state: state.to_owned(), ..narrowed.clone() }.link("/events", &[]),
+        here: narrowed.state == state,
+        count,
+    };
+    states.into_iter().map(tab).collect()
+}
+
+fn state_tab(state: State, count: Option<String>) -> (&'static str, &'static str, Option<String>) {
+    (state.as_str(), state.as_str(), count)
+}
+
+/// Returns the sum of counts. It is marked if one of them is the database's estimate.
+fn told(counts: &[u64]) -> String {
+    let about = counts.iter().any(|count| *count >= Depth::EXACT);
+    format!("{}{}", if about { "≈ " } else { "" }, words::number(counts.iter().sum()))
 }
 
 /// Returns the window in which the events failed, as text.
@@ -147,46 +219,49 @@ fn window(narrowed: &Narrowed) -> Result<Option<String>, Refusal> {
 }
 
 /// Returns the action that is possible on all events of a state.
-fn bulk(page: &Events, state: Option<State>) -> Option<(String, &'static str)> {
+fn bulk(frame: &Frame, narrowed: &Narrowed, state: Option<State>) -> Option<(String, &'static str)> {
     let (action, name) = match state? {
         State::Failed => ("retry", "Retry all matching…"),
         State::Delivered => ("replay", "Replay all matching…"),
         _ => ("fail", "Mark all matching failed…"),
     };
-    page.frame.acts.then(|| (page.narrowed.link("/bulk", &[("action", action)]), name))
+    frame.acts.then(|| (narrowed.link("/bulk", &[("action", action)]), name))
 }
 
-#[derive(Deserialize)]
-pub(super) struct SearchAsked {
-    #[serde(default)]
-    q: String,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Searches for an exact match first; without one, redirects to the search for partial matches.
-pub(super) async fn search(
-    looking: Looking,
-    Using(desk): Using<Arc<Desk>>,
-    Asked(asked): Asked<SearchAsked>,
-) -> Result<Response, Refusal> {
-    let text = asked.q.trim();
-    if text.is_empty() {
-        return Ok(then("/events"));
+    #[test]
+    fn tabs_keep_the_filter_and_count_what_is_known() {
+        let mut depth = Depth::default();
+        (depth.due, depth.parked, depth.failed) = (3, 12_345, 7);
+        let narrowed = Narrowed::failed();
+        let tabs = tabs(&narrowed, Some(&depth));
+        let told: Vec<(&str, Option<&str>)> = tabs.iter().map(|tab| (tab.name, tab.count.as_deref())).collect();
+        let expected = [
+            ("all", None),
+            ("pending", Some("≈ 12,348")),
+            ("due", Some("3")),
+            ("scheduled", Some("0")),
+            ("sending", Some("0")),
+            ("parked", Some("≈ 12,345")),
+            ("failed", Some("7")),
+            ("delivered", None),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(tabs.iter().filter(|tab| tab.here).map(|tab| tab.name).collect::<Vec<_>>(), ["failed"]);
+        let of_orders = Narrowed { event_type: "order.*".to_owned(), ..narrowed };
+        let tabs = super::tabs(&of_orders, None);
+        assert_eq!(tabs[1].link, "/events?state=pending&event_type=order.*");
+        assert!(tabs.iter().all(|tab| tab.count.is_none()));
     }
-    if text.contains('\0') {
-        return Err(bad("the search contains a NUL character; remove it"));
-    }
-    let found = desk.find(text).await?;
-    let parts = format!("/events?search={}", in_query(text));
-    match found.as_slice() {
-        [] => Ok(then(&parts)),
-        [only] => Ok(then(&format!("/events/{}", only.id))),
-        several => {
-            let frame = Frame { searched: text.to_owned(), ..looking.frame("Events", 0) };
-            let mut page = Events::new(frame, Narrowed::default(), &desk)?;
-            page.rows = Row::all(several, Utc::now());
-            page.here = format!("/search?q={}", in_query(text));
-            page.exactly = Some((text.to_owned(), parts));
-            Ok(shown(&page))
-        }
+
+    #[test]
+    fn a_page_begins_at_one_place() {
+        let both = Turned { cursor: "x".to_owned(), before: "y".to_owned(), ..Turned::default() };
+        assert!(both.paging().is_err());
+        assert!(Turned { oldest_first: "yes".to_owned(), ..Turned::default() }.paging().is_err());
+        assert!(Turned::default().paging().is_ok());
     }
 }

@@ -7,6 +7,7 @@ use axum::http::header::LOCATION;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 
+use super::chosen::Tally;
 use crate::access::{Identity, Role, Viewer, Visitor};
 use crate::base::Base;
 use crate::refusal::{Refusal, page_response};
@@ -27,7 +28,7 @@ pub(super) struct Looking {
     who: Identity,
     csrf: String,
     theme: Theme,
-    notice: Option<&'static str>,
+    notice: Option<String>,
     base: Base,
 }
 
@@ -46,8 +47,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Looking {
 }
 
 /// Returns the notice of the last action. Only our own texts are shown, whatever the link contains.
-fn notice(did: &str) -> Option<&'static str> {
-    Some(match did {
+fn notice(did: &str) -> Option<String> {
+    if let Some(tally) = Tally::parse(did) {
+        return Some(tally.notice());
+    }
+    Some(String::from(match did {
         "retry" => "The event is due now.",
         "fail" => "The event is marked failed.",
         "replay" => "This is the replay: a new event, due now.",
@@ -55,8 +59,9 @@ fn notice(did: &str) -> Option<&'static str> {
         "resume" => "The destination is resumed. Its parked events are due.",
         "start" => "The job has started.",
         "cancel" => "The job is cancelled. It ends before its next batch.",
+        "parts" => "No event has exactly this id, key or aggregate. These contain the text.",
         _ => return None,
-    })
+    }))
 }
 
 /// The data of the frame's template.
@@ -71,7 +76,7 @@ pub(super) struct Frame {
     /// Whether the user may act.
     pub(super) acts: bool,
     pub(super) theme: Theme,
-    pub(super) notice: Option<&'static str>,
+    pub(super) notice: Option<String>,
     /// The seconds until the page refreshes; 0 means never.
     pub(super) refresh: u32,
     /// The text in the search field.

@@ -30,6 +30,8 @@ pub(super) struct Narrowed {
     pub(super) hours: String,
     /// Failed at or after this time.
     pub(super) failed_since: String,
+    /// `1` means only events with failed attempts.
+    pub(super) had_failures: String,
 }
 
 impl Narrowed {
@@ -56,6 +58,7 @@ impl Narrowed {
             ("when", &self.when),
             ("hours", &self.hours),
             ("failed_since", &self.failed_since),
+            ("had_failures", &self.had_failures),
         ];
         let filled = all.into_iter().map(|(name, text)| (name, text.trim()));
         filled.filter(|(_, text)| !text.is_empty()).collect()
@@ -122,8 +125,18 @@ impl Narrowed {
             since: since.into_iter().flatten().max(),
             until: until.into_iter().flatten().min(),
             failed_since: self.failed_since()?,
+            had_failures: flag("had_failures", &self.had_failures)?,
         };
         asked.filter()
+    }
+}
+
+/// Reads a field that is `1` or empty.
+pub(super) fn flag(name: &str, text: &str) -> Result<bool, Refusal> {
+    match text.trim() {
+        "" => Ok(false),
+        "1" => Ok(true),
+        other => Err(bad(format!("{name} is {other:?}, but must be 1, or left out"))),
     }
 }
 

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use pillarbox::store::{EventView, State};
 
 use super::words::{self, When};
+use crate::desk::Desk;
 
 /// The longest error in a list, in characters.
 const ERROR: usize = 300;
@@ -14,6 +15,8 @@ pub(super) struct Row {
     pub(super) event_type: String,
     pub(super) aggregate_type: String,
     pub(super) aggregate_id: String,
+    /// The names of its destinations; none if no route matches, or if routes are not known.
+    pub(super) destinations: Vec<String>,
     pub(super) attempts: u32,
     pub(super) created: When,
     /// The most important detail in its state.
@@ -30,6 +33,7 @@ impl Row {
             event_type: event.event_type.clone(),
             aggregate_type: event.aggregate_type.clone(),
             aggregate_id: event.aggregate_id.clone(),
+            destinations: Vec::new(),
             attempts: event.attempts,
             created: When::new(event.created_at, now),
             story: story(event, now),
@@ -37,8 +41,10 @@ impl Row {
         }
     }
 
-    pub(super) fn all(events: &[EventView], now: DateTime<Utc>) -> Vec<Self> {
-        events.iter().map(|event| Self::of(event, now)).collect()
+    /// Returns the rows of a list, with their destinations.
+    pub(super) fn all(events: &[EventView], desk: &Desk, now: DateTime<Utc>) -> Vec<Self> {
+        let row = |event| Self { destinations: desk.goes_to(event).unwrap_or_default(), ..Self::of(event, now) };
+        events.iter().map(row).collect()
     }
 }
 

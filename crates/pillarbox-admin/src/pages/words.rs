@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 
 /// Formats a number: `1,234,567`.
 pub(super) fn number(number: u64) -> String {
@@ -29,6 +29,24 @@ pub(super) fn duration(duration: Duration) -> String {
         120..7_200 => format!("{} min", seconds / 60),
         7_200..172_800 => format!("{} h", seconds / 3600),
         _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// Formats a count that may be a lower bound: `10,000+`.
+pub(super) fn counted(count: u64, at_least: bool) -> String {
+    if at_least { format!("{}+", number(count)) } else { number(count) }
+}
+
+/// Formats a number of events: `1 event waits`, `37 events wait`.
+pub(super) fn waiting(count: u64, at_least: bool) -> String {
+    if count == 1 { "1 event waits".to_owned() } else { format!("{} events wait", counted(count, at_least)) }
+}
+
+/// Formats a step in time: `minute`, `5 minutes`.
+pub(super) fn minutes(step: TimeDelta) -> String {
+    match step.num_minutes() {
+        ..=1 => "minute".to_owned(),
+        minutes => format!("{minutes} minutes"),
     }
 }
 
@@ -77,6 +95,22 @@ impl When {
         let exact = at.to_rfc3339_opts(SecondsFormat::Micros, true);
         Self { exact, near, plain: at.format("%Y-%m-%d %H:%M:%S").to_string() }
     }
+
+    /// Returns a time that may come soon: `in 12 s`, and `now` when it has passed.
+    pub(super) fn soon(at: DateTime<Utc>, now: DateTime<Utc>) -> Self {
+        let when = Self::new(at, now);
+        if at > now { when } else { Self { near: "now".to_owned(), ..when } }
+    }
+
+    /// Returns the beginning of something that lasts: `13 min`.
+    pub(super) fn lasting(since: DateTime<Utc>, now: DateTime<Utc>) -> Self {
+        Self { near: age((now - since).to_std().unwrap_or_default()), ..Self::new(since, now) }
+    }
+}
+
+/// Formats an age: `0 s`, `45 s`, `13 min`.
+pub(super) fn age(age: Duration) -> String {
+    if age < Duration::from_secs(1) { "0 s".to_owned() } else { coarse(age) }
 }
 
 fn coarse(distance: Duration) -> String {
@@ -93,8 +127,6 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use chrono::TimeDelta;
-
     use super::*;
 
     #[test]
@@ -112,6 +144,18 @@ mod tests {
         let at = |seconds| When::new(now + TimeDelta::seconds(seconds), now).near;
         assert_eq!([at(0), at(-3), at(-300), at(45)], ["now", "3 s ago", "5 min ago", "in 45 s"]);
         assert_eq!(When::new(now, now).plain, "2023-11-14 22:13:20");
+        let second = TimeDelta::seconds(1);
+        assert_eq!([When::soon(now + second * 4, now).near, When::soon(now - second * 4, now).near], ["in 4 s", "now"]);
+        assert_eq!([When::lasting(now - second * 800, now).near, When::lasting(now, now).near], ["13 min", "0 s"]);
+    }
+
+    #[test]
+    fn counts_are_told_in_words() {
+        assert_eq!(
+            [waiting(1, false), waiting(37, false), waiting(10_000, true)],
+            ["1 event waits", "37 events wait", "10,000+ events wait"]
+        );
+        assert_eq!([minutes(TimeDelta::minutes(1)), minutes(TimeDelta::minutes(15))], ["minute", "15 minutes"]);
     }
 
     #[test]

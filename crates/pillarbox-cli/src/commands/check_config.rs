@@ -8,12 +8,13 @@ use pillarbox::store::Retention;
 use pillarbox::{OnDelivered, Unrouted};
 use serde_json::json;
 
-use super::Session;
+use super::{Session, fleet};
 use crate::config::admin::Listen;
 use crate::config::destination::{build, registry};
 use crate::config::source::{DJANGO_CELERY_OUTBOX, SourceKind};
 use crate::config::{DEFAULT_FILE, Settings};
 use crate::output::Output;
+use crate::told;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -26,7 +27,7 @@ pub(crate) fn print_default(output: Output) -> anyhow::Result<()> {
     Ok(output.answer(&json!({ "default": DEFAULT_FILE }), || DEFAULT_FILE.to_owned())?)
 }
 
-pub(crate) fn run(session: &Session) -> anyhow::Result<()> {
+pub(crate) async fn run(session: &Session) -> anyhow::Result<()> {
     let settings = &session.settings;
     settings.check_source()?;
     for destination in &settings.destinations {
@@ -36,7 +37,11 @@ pub(crate) fn run(session: &Session) -> anyhow::Result<()> {
         user.known(&session.environment)?;
     }
     settings.tracing.export(&session.environment)?;
-    let remarks = remarks(settings);
+    let mut remarks = remarks(session);
+    match fleet::compare(session).await {
+        Ok(differs) => remarks.extend(differs),
+        Err(error) => session.output.note(&format!("running relays were not compared with it: {}", told(&error))),
+    }
     let file = settings.file.as_ref().map(|file| file.display().to_string());
     let answer = json!({ "file": file, "settings": settings.shown_json(), "remarks": remarks });
     session.output.answer(&answer, || {
@@ -55,7 +60,8 @@ pub(crate) fn run(session: &Session) -> anyhow::Result<()> {
 }
 
 /// Returns a remark for each setting that is allowed and probably a mistake.
-pub(super) fn remarks(settings: &Settings) -> Vec<String> {
+pub(super) fn remarks(session: &Session) -> Vec<String> {
+    let settings = &session.settings;
     let mut remarks = Vec::new();
     if settings.routes.is_empty() {
         remarks.push("there are no routes, so every event will be parked as unrouted; add [[routes]]".to_owned());
@@ -69,6 +75,7 @@ pub(super) fn remarks(settings: &Settings) -> Vec<String> {
         if destination.paused {
             remarks.push(format!("destination {name:?} is paused: its events are parked"));
         }
+        remarks.extend(destination.remarks(&session.environment));
     }
     remarks.extend(discarded(settings));
     if settings.source.kind == SourceKind::DjangoCeleryOutbox {

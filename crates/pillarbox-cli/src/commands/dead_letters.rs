@@ -7,6 +7,7 @@ use pillarbox_admin::Desk;
 use pillarbox_admin::desk::{EventFilter, ago};
 use serde_json::json;
 
+use super::completions::destinations;
 use super::events::moment;
 use super::{Misuse, Session};
 use crate::admin;
@@ -42,7 +43,7 @@ struct Which {
     #[arg(long = "type", value_name = "PATTERN")]
     event_type: Option<String>,
     /// Routed to this destination, or failed on it
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = destinations())]
     destination: Option<String>,
     /// Failed within this time
     #[arg(long, value_name = "DURATION", default_value = WINDOW, value_parser = duration)]

@@ -90,5 +90,6 @@ const NEXT: &str = "
 Next, in a directory of your own:
   pillarbox emit Order 1 order.placed '{\"total\": \"19.90\"}'   creates an outbox in pillarbox.db
   pillarbox events list                                      lists its events
+  pillarbox dev                                              delivers them to a receiver that prints them
   pillarbox check-config --default > pillarbox.toml          is the configuration of `pillarbox relay`
 ";

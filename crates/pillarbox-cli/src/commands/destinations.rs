@@ -2,29 +2,38 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use clap::Subcommand;
 use pillarbox_admin::Desk;
 use pillarbox_admin::desk::{DestinationStatus, Health};
 use serde_json::json;
 
+use super::completions::destinations;
 use super::events::moment;
 use super::{Misuse, Session};
 use crate::admin;
 use crate::config::suggestion;
 use crate::table::{Align, Table};
+use crate::top::{percent, short};
+
+/// The window of success and response times.
+const WINDOW: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// The destinations of the configuration, and what is paused
+    /// The destinations with their health, what waits for them, and how fast they are: REPLY is the p95 of the receiver's response
+    /// time, TOTAL that from commit to delivered, both of the last hour
     List,
     /// Send nothing to a destination until it is resumed; its events wait. All relays follow within a second
     Pause {
         /// The destination's name
+        #[arg(add = destinations())]
         name: String,
     },
     /// End a pause
     Resume {
         /// The destination's name
+        #[arg(add = destinations())]
         name: String,
     },
 }
@@ -61,22 +70,50 @@ pub(crate) async fn run(command: &Command, session: &Session) -> anyhow::Result<
 }
 
 async fn list(desk: &Desk, session: &Session) -> anyhow::Result<()> {
-    let all = desk.destinations(Duration::ZERO).await?;
+    let all = desk.destinations(WINDOW).await?;
     let (configured, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| one.configured.is_some());
     let described = configured.iter().map(|one| {
         json!({
             "name": one.name, "kind": kind(one), "health": one.health,
             "paused_in_configuration": one.is_paused_by_configuration(),
-            "down": one.lanes.iter().any(|lane| lane.lane.down),
+            "waiting": one.waiting(), "waiting_at_least": one.at_least,
+            "oldest_waiting_seconds": one.oldest.map(|age| age.as_secs_f64()),
+            "down_since": one.down_since, "next_probe_at": one.next_probe,
+            "success_rate": one.metrics.success_rate(),
+            "response_p50_seconds": seconds(one.metrics.response_p50),
+            "response_p95_seconds": seconds(one.metrics.response_p95),
+            "latency_p50_seconds": seconds(one.metrics.p50), "latency_p95_seconds": seconds(one.metrics.p95),
+            "last_error": one.last_error.as_ref().map(|(_, error)| error),
+            "last_error_at": one.last_error.as_ref().map(|(at, _)| at),
             "paused_at": one.paused.as_ref().map(|paused| paused.paused_at),
             "paused_by": one.paused.as_ref().map(|paused| &paused.paused_by),
         })
     });
     let answer: Vec<_> = described.collect();
     session.output.answer(&answer, || {
-        let mut table = Table::new([("NAME", Align::Left), ("KIND", Align::Left), ("STATE", Align::Left)]);
+        let mut table = Table::new([
+            ("NAME", Align::Left),
+            ("KIND", Align::Left),
+            ("HEALTH", Align::Left),
+            ("WAITING", Align::Right),
+            ("OLDEST", Align::Right),
+            ("SUCCESS", Align::Right),
+            ("REPLY", Align::Right),
+            ("TOTAL", Align::Right),
+            ("NOTE", Align::Left),
+        ]);
         for one in &configured {
-            table.row([one.name.clone(), kind(one).to_owned(), state(one)]);
+            table.row([
+                one.name.clone(),
+                kind(one).to_owned(),
+                one.health.as_str().to_owned(),
+                format!("{}{}", one.waiting(), if one.at_least { "+" } else { "" }),
+                short(seconds(one.oldest)),
+                one.metrics.success_rate().map_or_else(|| "–".to_owned(), percent),
+                short(seconds(one.metrics.response_p95)),
+                short(seconds(one.metrics.p95)),
+                note(one, Utc::now()),
+            ]);
         }
         table.render()
     })?;
@@ -90,17 +127,24 @@ fn kind(destination: &DestinationStatus) -> &str {
     destination.configured.as_ref().map_or("", |configured| &configured.kind)
 }
 
-/// Returns its health, as the admin names it, and the reason.
-fn state(destination: &DestinationStatus) -> String {
-    match (&destination.paused, destination.health) {
-        (Some(paused), _) => format!("paused by {} at {}", paused.paused_by, moment(paused.paused_at)),
-        (None, Health::Paused) if destination.is_paused_by_configuration() => "paused in the configuration".to_owned(),
-        (None, Health::Down) => {
-            let error = destination.last_error.as_ref().map_or("reason unknown", |(_, error)| error);
-            format!("down: {error}")
-        }
-        (None, health) => health.as_str().to_owned(),
+/// Returns the reason of its health: who paused it, since when it is down, when it is probed, and the last error.
+fn note(destination: &DestinationStatus, now: DateTime<Utc>) -> String {
+    if let Some(paused) = &destination.paused {
+        return format!("paused by {} at {}", paused.paused_by, moment(paused.paused_at));
     }
+    if destination.is_paused_by_configuration() {
+        return "paused in the configuration".to_owned();
+    }
+    let since = destination.down_since.map(|since| format!("since {}", moment(since)));
+    let probe = destination.next_probe.and_then(|at| (at - now).to_std().ok());
+    let probe = probe.map(|wait| format!("next probe in {}", short(seconds(Some(wait)))));
+    let error = destination.last_error.as_ref().filter(|_| destination.health != Health::Healthy);
+    let parts = since.into_iter().chain(probe).chain(error.map(|(_, error)| error.clone()));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn seconds(duration: Option<Duration>) -> Option<f64> {
+    duration.map(|duration| duration.as_secs_f64())
 }
 
 fn names(session: &Session) -> impl Iterator<Item = &str> {

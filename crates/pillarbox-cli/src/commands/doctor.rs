@@ -1,28 +1,70 @@
 //! `pillarbox doctor`: finds problems of the database and the configuration, each with what to do about it.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use pillarbox::Destination;
-use pillarbox::store::{Finding, Level};
+use pillarbox::delivery::UNROUTED;
+use pillarbox::store::{Filter, Finding, Level, Paging};
+use pillarbox::{Destination, Inspect};
 use pillarbox_sinks::config::ConfigError;
 
-use super::Session;
 use super::check_config::remarks;
+use super::{Session, fleet};
 use crate::config::Settings;
 use crate::config::destination::build;
-use crate::store::Opened;
+use crate::output::count;
+use crate::store::{Missing, Opened};
+
+/// The number of unrouted events that are read, and of their types that are named.
+const UNROUTED_SHOWN: usize = 100;
+const TYPES_SHOWN: usize = 5;
 
 pub(crate) async fn run(session: &Session) -> anyhow::Result<ExitCode> {
     session.own("use `manage.py celery_outbox_stats` for its tables")?;
-    let opened = Opened::bare(&session.settings.database).await?;
+    let opened = Opened::unchecked(&session.settings.database, Missing::Refuse).await?;
     let mut findings = opened.inspect().examine().await?;
+    findings.extend(undelivered(opened.inspect()).await);
+    if let Ok(relays) = opened.inspect().relays().await {
+        findings.extend(fleet::findings(&relays, &session.settings.digest()));
+    }
     findings.extend(leases(&session.settings));
     findings.extend(destinations(session).await);
-    findings.extend(remarks(&session.settings).into_iter().map(|remark| Finding::notice("configuration", remark, "")));
+    findings.extend(remarks(session).into_iter().map(|remark| Finding::notice("configuration", remark, "")));
     let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Good);
     session.output.answer(&findings, || render(&findings))?;
     Ok(if worst == Level::Bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Checks for dead letters and for events without a route. Tables that cannot be read are a finding of the store.
+async fn undelivered(inspect: &dyn Inspect) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Ok(depth) = inspect.depth().await {
+        findings.push(match depth.failed {
+            0 => Finding::good("dead letters", "none"),
+            failed => Finding::notice(
+                "dead letters",
+                count(failed, "event"),
+                "`pillarbox dead-letters` groups them by error; `pillarbox dead-letters retry` makes them due again",
+            ),
+        });
+    }
+    let filter = Filter { parked_on: Some(UNROUTED.to_owned()), ..Filter::default() };
+    if let Ok(page) = inspect.list(&filter, &Paging::first(UNROUTED_SHOWN)).await
+        && !page.events.is_empty()
+    {
+        let types: BTreeSet<&str> = page.events.iter().map(|event| event.event_type.as_str()).collect();
+        let types: Vec<&str> = types.into_iter().take(TYPES_SHOWN).collect();
+        let number = page.events.len() as u64;
+        let number = if page.next.is_some() {
+            format!("{number} or more waiting events")
+        } else {
+            count(number, "waiting event")
+        };
+        let found = format!("no route matches {number}: {}", types.join(", "));
+        findings.push(Finding::bad("unrouted events", found, "add [[routes]] that match them, and restart the relays"));
+    }
+    findings
 }
 
 /// Warns of a timeout that is longer than half a lease. Its sends need lease renewals, and are repeated if a renewal fails.

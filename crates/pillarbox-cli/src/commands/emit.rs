@@ -9,7 +9,7 @@ use pillarbox::{EmitError, Emitted, Event, StoreError};
 use serde_json::value::RawValue;
 
 use super::{Misuse, Session};
-use crate::store::Opened;
+use crate::store::{Missing, Opened};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -51,7 +51,7 @@ pub(crate) async fn run(arguments: Arguments, session: &Session) -> anyhow::Resu
     session.own("tasks are emitted by the application, through its OutboxCelery")?;
     let once = arguments.once;
     let event = arguments.into_event()?;
-    let opened = Opened::unchecked(&session.settings.database, session.output).await?;
+    let opened = Opened::unchecked(&session.settings.database, Missing::Create(session.output)).await?;
     let emitted = if once { opened.inspect().emit_once(event).await } else { opened.inspect().emit(event).await };
     match emitted {
         Ok(emitted) => answer(session, &emitted),

@@ -21,8 +21,9 @@ pub(crate) enum Command {
     List(list::Arguments),
     /// Show all details of one event
     Show {
-        /// The event's id
-        id: Uuid,
+        /// The event's id. Other text is searched: an aggregate (`42`, `Order 42`, `Order:42`) or a key
+        #[arg(required = true, value_name = "ID")]
+        id: Vec<String>,
     },
     /// Make events due now, with their attempts reset
     Retry(retry::Arguments),
@@ -39,7 +40,7 @@ pub(crate) async fn run(command: Command, session: &Session) -> anyhow::Result<E
     )?;
     match command {
         Command::List(arguments) => list::run(arguments, session).await.map(|()| ExitCode::SUCCESS),
-        Command::Show { id } => show::run(id, session).await.map(|()| ExitCode::SUCCESS),
+        Command::Show { id } => show::run(&id.join(" "), session).await.map(|()| ExitCode::SUCCESS),
         Command::Retry(arguments) => retry::run(arguments, session).await,
         Command::Replay(arguments) => act::replay(&arguments, session).await,
         Command::Fail(arguments) => act::fail(&arguments, session).await,
@@ -99,6 +100,13 @@ impl Which {
             ..Filter::default()
         }
     }
+}
+
+/// Reads the id of an event; says how to find it if the text is something else.
+fn event_id(text: &str) -> Result<Uuid, String> {
+    text.parse().map_err(|_| {
+        format!("an event's id looks like {}; `pillarbox events show '{text}'` searches for events", Uuid::nil())
+    })
 }
 
 fn moment_or_age(text: &str) -> Result<DateTime<Utc>, String> {

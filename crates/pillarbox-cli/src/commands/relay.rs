@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use pillarbox::{Observer, Relay, RelayBuilder, Routes};
+use pillarbox::{Observer, Relay, RelayBuilder, RelaySettings, Routes};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -23,12 +23,12 @@ use crate::observers::statsd::{Sending, Statsd};
 #[cfg(target_os = "linux")]
 use crate::observers::systemd::Systemd;
 use crate::otlp::Otlp;
-use crate::store::{Opened, Source};
+use crate::store::{Missing, Opened, Source};
 use crate::web::health::Health;
 use crate::web::{self, Serving};
 
 /// The flags of `relay`, which `celery-relay` has too.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[group(skip)]
 pub(crate) struct Arguments {
     /// Write a line of JSON to standard output for each event that is sent, fails or becomes a dead letter
@@ -49,12 +49,22 @@ pub(crate) struct Arguments {
 const LEAST_PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
+    deliver(arguments, session, None).await
+}
+
+/// Delivers until SIGTERM or SIGINT, with an observer besides the configured ones.
+pub(super) async fn deliver(
+    arguments: &Arguments,
+    session: &Session,
+    observer: Option<Arc<dyn Observer>>,
+) -> anyhow::Result<()> {
     let stop = stop_signal(Some(session.log_name("relay_shutdown")))?;
-    let source = Arc::new(session.source().await?);
-    let (builder, mut company) = Company::join(build(session, &source)?, arguments, session, &source)?;
+    let source = Arc::new(session.source(Missing::Create(session.output)).await?);
+    let builder = observer.into_iter().fold(build(session, &source)?, RelayBuilder::observer);
+    let (builder, mut company) = Company::join(builder, arguments, session, &source)?;
     let relay = builder.build()?;
     company.attend(&relay, session, &source).await?;
-    for remark in remarks(&session.settings) {
+    for remark in remarks(session) {
         tracing::warn!("{remark}");
     }
     tracing::info!(
@@ -78,7 +88,9 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Res
 pub(super) fn build(session: &Session, source: &Source) -> anyhow::Result<RelayBuilder> {
     let settings = &session.settings;
     settings.check_source()?;
-    let mut builder = Relay::builder(source.store()).settings(settings.relay.clone());
+    let configuration = Some(settings.digest());
+    let mut builder =
+        Relay::builder(source.store()).settings(RelaySettings { configuration, ..settings.relay.clone() });
     for destination in &settings.destinations {
         builder = builder.destination(destination::build(destination, &session.environment, &settings.admin.mask)?);
     }
@@ -139,6 +151,9 @@ impl Company {
         if metrics.listen.is_some() {
             let health = Arc::new(Health::new(Arc::clone(source), settings.relay.lease.max(LEAST_PATIENCE)));
             let prometheus = Arc::new(Prometheus::new(counting.last())?);
+            if let Source::Log(_, log) = &**source {
+                prometheus.watch_log(log)?;
+            }
             builder = builder.observer(Arc::clone(&health) as _).observer(Arc::clone(&prometheus) as _);
             company.shown = Some((health, prometheus));
         }
@@ -153,7 +168,7 @@ impl Company {
             self.serving = Some(web::serve(listen, health, prometheus).await?);
         }
         let settings = &session.settings.admin;
-        if matches!(source, Source::Own(_)) && settings.listen != Listen::Off {
+        if !matches!(source, Source::Adopted(_)) && settings.listen != Listen::Off {
             let people = Opened::beside(&session.settings.database).await?.people();
             let desk = admin::desk(people, &session.settings);
             self.admin = admin::serve(settings, &session.environment, Insistence::Beside, desk).await?;

@@ -2,22 +2,26 @@
 
 use std::time::Duration;
 
-use pillarbox::store::Counts;
 use pillarbox::store::celery_outbox::QueueDepth;
+use pillarbox::store::{Counts, Waiting};
+use pillarbox_admin::desk::Health;
 use serde_json::json;
 
 use super::Session;
 use super::events::moment;
-use crate::store::Source;
+use crate::store::{Missing, Source};
 use crate::table::{Align, Table, fields};
 
 pub(crate) async fn run(session: &Session) -> anyhow::Result<()> {
-    let counts = match session.source().await? {
-        Source::Own(opened) => opened.inspect().counts().await?,
+    let (counts, waiting) = match session.source(Missing::Refuse).await? {
+        Source::Own(opened) | Source::Log(opened, _) => {
+            let inspect = opened.inspect();
+            (inspect.counts().await?, inspect.waiting().await?)
+        }
         Source::Adopted(store) => return adopted(session, store.depth().await?),
     };
     let database = session.settings.database.shown();
-    Ok(session.output.answer(&counts, || format!("the outbox in {database}\n\n{}", render(&counts)))?)
+    Ok(session.output.answer(&counts, || format!("the outbox in {database}\n\n{}", render(&counts, &waiting)))?)
 }
 
 /// Prints the counts that are cheap on the tables of django-celery-outbox. Its own command prints the rest.
@@ -37,14 +41,19 @@ fn adopted(session: &Session, depth: QueueDepth) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn render(counts: &Counts) -> String {
+fn render(counts: &Counts, waiting: &[Waiting]) -> String {
     let waits = counts.oldest_due.map(|oldest| format!("  (oldest for {})", rounded(oldest)));
     let mut rows = vec![
         ("due".to_owned(), counts.due, waits.unwrap_or_default()),
         ("scheduled".to_owned(), counts.scheduled, String::new()),
         ("sending".to_owned(), counts.sending, String::new()),
     ];
-    rows.extend(counts.parked.iter().map(|parked| (format!("parked on {}", parked.on), parked.count, String::new())));
+    rows.extend(
+        counts
+            .parked
+            .iter()
+            .map(|parked| (format!("parked on {}", parked.on), parked.count, reason(counts, waiting, &parked.on))),
+    );
     rows.push(("failed".to_owned(), counts.failed, String::new()));
     rows.push(("delivered".to_owned(), counts.delivered, String::new()));
     let width = rows.iter().map(|(_, count, _)| count.to_string().len()).max().unwrap_or(0);
@@ -52,6 +61,17 @@ fn render(counts: &Counts) -> String {
     text.push('\n');
     text.push_str(&relays(counts));
     text
+}
+
+/// Returns how long the oldest event has waited for this destination, and the destination's health.
+fn reason(counts: &Counts, waiting: &[Waiting], on: &str) -> String {
+    let oldest = waiting.iter().find(|waiting| waiting.on == on).and_then(|waiting| waiting.oldest);
+    let alive = counts.relays.iter().filter(|relay| relay.alive);
+    let lanes = alive.flat_map(|relay| &relay.lanes).filter(|lane| lane.destination == on);
+    let health = lanes.map(Health::of).max().map(|health| format!("{on} is {}", health.as_str()));
+    let parts: Vec<String> =
+        oldest.map(|oldest| format!("oldest for {}", rounded(oldest))).into_iter().chain(health).collect();
+    if parts.is_empty() { String::new() } else { format!("  ({})", parts.join("; ")) }
 }
 
 fn relays(counts: &Counts) -> String {

@@ -7,6 +7,7 @@ use super::check_config::discarded;
 use super::relay::build;
 use crate::otlp::Otlp;
 use crate::output::count;
+use crate::store::Missing;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -16,7 +17,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
-    let source = session.source().await?;
+    let source = session.source(Missing::Refuse).await?;
     let settings = &session.settings;
     for warning in discarded(settings) {
         session.output.note(&format!("note: {warning}"));

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use pillarbox::relay::BreakerSettings;
 use pillarbox::store::Retention;
-use pillarbox::{ClaimBy, OnDelivered, OnFailed, Order, RelaySettings, RetryPolicy, Unrouted};
+use pillarbox::{ClaimBy, OnDelivered, OnFailed, Order, RecordAttempts, RelaySettings, RetryPolicy, Unrouted};
 use pillarbox_sinks::config::{Section, Size, positive, some_bytes, some_time};
 
 use super::source::SourceKind;
 
 pub(super) const ON_DELIVERED: [(&str, OnDelivered); 2] =
     [("keep", OnDelivered::Keep), ("delete", OnDelivered::Delete)];
+pub(super) const RECORD_ATTEMPTS: [(&str, RecordAttempts); 2] =
+    [("failed", RecordAttempts::Failed), ("all", RecordAttempts::All)];
 pub(super) const CLAIM_BY: [(&str, ClaimBy); 3] =
     [("auto", ClaimBy::Auto), ("lease", ClaimBy::Lease), ("lock", ClaimBy::Lock)];
 pub(super) const UNROUTED: [(&str, Unrouted); 2] = [("park", Unrouted::Park), ("discard", Unrouted::Discard)];
@@ -50,6 +52,7 @@ pub(super) fn lower(mut section: Section<'_>, source: SourceKind) -> (RelaySetti
         lease: section.take_checked("lease", some_time).unwrap_or(default.lease),
         shutdown_timeout: section.take("shutdown_timeout").unwrap_or(default.shutdown_timeout),
         on_delivered: section.choose("on_delivered", &ON_DELIVERED).unwrap_or(default.on_delivered),
+        record_attempts: section.choose("record_attempts", &RECORD_ATTEMPTS).unwrap_or(default.record_attempts),
         claim_by: section.choose("claim_by", &CLAIM_BY).unwrap_or(default.claim_by),
         unrouted: section.choose("unrouted", &UNROUTED).unwrap_or(default.unrouted),
         order,
@@ -57,7 +60,8 @@ pub(super) fn lower(mut section: Section<'_>, source: SourceKind) -> (RelaySetti
         cleanup_every,
         retention,
         log_prefix: default.log_prefix,
-        host: whoami::hostname().unwrap_or(default.host),
+        host: default.host,
+        configuration: None,
         bytes_in_flight: section
             .take_checked("bytes_in_flight", some_bytes)
             .map_or(default.bytes_in_flight, |Size(bytes)| bytes),

@@ -12,7 +12,7 @@ use toml::Value;
 use super::Settings;
 use super::admin::{ROLES, UserSettings};
 use super::log::FORMATS as LOG_FORMATS;
-use super::relay::{CLAIM_BY, ON_DELIVERED, ON_FAILED, ORDER, Ordered, UNROUTED};
+use super::relay::{CLAIM_BY, ON_DELIVERED, ON_FAILED, ORDER, Ordered, RECORD_ATTEMPTS, UNROUTED};
 use super::source::KINDS as SOURCES;
 
 /// A table as the file would have it.
@@ -90,7 +90,12 @@ impl Settings {
     }
 
     fn shown_source(&self) -> Shown {
-        let keys = vec![("kind", chosen(&SOURCES, self.source.kind)), ("cooldown", duration(self.source.cooldown))];
+        let mut keys = vec![
+            ("kind", chosen(&SOURCES, self.source.kind)),
+            ("cooldown", duration(self.source.cooldown)),
+            ("lease", duration(self.source.lease)),
+        ];
+        keys.extend(self.source.url.as_ref().map(|url| ("url", text(redact::without_password(url.expose())))));
         Shown { place: Place::Section("source"), keys }
     }
 
@@ -123,6 +128,7 @@ impl Settings {
             ("lease", duration(relay.lease)),
             ("shutdown_timeout", duration(relay.shutdown_timeout)),
             ("on_delivered", chosen(&ON_DELIVERED, relay.on_delivered)),
+            ("record_attempts", chosen(&RECORD_ATTEMPTS, relay.record_attempts)),
             ("claim_by", chosen(&CLAIM_BY, relay.claim_by)),
             ("order", chosen(&ORDER, ordered)),
             ("order_on_failed", chosen(&ON_FAILED, on_failed)),

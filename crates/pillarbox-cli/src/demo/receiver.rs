@@ -1,4 +1,4 @@
-//! The demo's receiver: an HTTP server on a loopback port that fails at times, and has one outage.
+//! The demo's receiver: it fails at times, and has one outage.
 //!
 //! The seed, the order and the number of its request decide about each failure, so that a seed repeats the same failures.
 
@@ -7,21 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::Context;
-use axum::Router;
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::routing::post;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::Deserialize;
-use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::tally::{Answer, Tally};
+use crate::receiver;
 
 /// The percentage of requests with the response 500.
 const REFUSED: u32 = 10;
@@ -33,9 +28,8 @@ const TAKEN_AND_REFUSED: u32 = 2;
 const WORK: std::ops::Range<u64> = 2..12;
 
 pub(super) struct Receiver {
-    url: String,
+    server: receiver::Receiver,
     desk: Arc<Desk>,
-    serving: JoinHandle<()>,
 }
 
 struct Desk {
@@ -55,8 +49,6 @@ struct Order {
 
 impl Receiver {
     pub(super) async fn start(seed: u64, tally: Arc<Tally>) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("the demo's receiver found no free port")?;
-        let url = format!("http://{}/orders", listener.local_addr()?);
         let desk = Arc::new(Desk {
             seed,
             down: AtomicBool::new(false),
@@ -64,17 +56,14 @@ impl Receiver {
             visits: Mutex::default(),
             tally,
         });
-        let router = Router::new().route("/orders", post(receive)).with_state(Arc::clone(&desk));
-        let serving = tokio::spawn(async move {
-            if let Err(error) = axum::serve(listener, router).await {
-                tracing::error!(%error, "the demo's receiver ended");
-            }
-        });
-        Ok(Self { url, desk, serving })
+        let answering = Arc::clone(&desk);
+        let answer = move |headers, body| receive(Arc::clone(&answering), headers, body);
+        let server = receiver::Receiver::start("/orders", answer).await?;
+        Ok(Self { server, desk })
     }
 
     pub(super) fn url(&self) -> &str {
-        &self.url
+        self.server.url()
     }
 
     /// Responds 503 to every request for this time, and to at least one request, so that the outage is noticed.
@@ -86,12 +75,6 @@ impl Receiver {
             desk.turned_away.notified().await;
             desk.set_down(false);
         });
-    }
-}
-
-impl Drop for Receiver {
-    fn drop(&mut self) {
-        self.serving.abort();
     }
 }
 
@@ -124,7 +107,7 @@ impl Desk {
     }
 }
 
-async fn receive(State(desk): State<Arc<Desk>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+async fn receive(desk: Arc<Desk>, headers: HeaderMap, body: Bytes) -> StatusCode {
     let id: Option<Uuid> = headers.get("webhook-id").and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
     let (Some(id), Ok(Order { order })) = (id, serde_json::from_slice(&body)) else { return StatusCode::BAD_REQUEST };
     let work = Duration::from_millis(rand::rng().random_range(WORK));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use chrono::Utc;
 use pillarbox::delivery::{Change, Verdict};
 use pillarbox::relay::Monitor;
+use pillarbox::source::wal::WalStore;
 use pillarbox::store::LaneView;
 use pillarbox::{Observed, Observer, SendError, StoredEvent};
 use prometheus::{
@@ -16,6 +17,7 @@ use prometheus::{
 };
 
 use super::depth::LastDepth;
+use super::log_series::LogSeries;
 use super::statsd::named;
 
 /// The maximum number of event types with series of their own. Further types share one name.
@@ -37,6 +39,7 @@ pub(crate) struct Prometheus {
     under_way: UnderWay,
     depth: LastDepth,
     monitor: OnceLock<Monitor>,
+    log: OnceLock<LogSeries>,
 }
 
 /// Outcomes of events, by type.
@@ -100,12 +103,23 @@ impl Prometheus {
             registry,
             depth,
             monitor: OnceLock::new(),
+            log: OnceLock::new(),
         })
     }
 
     /// Sets the relay whose state is shown.
     pub(crate) fn watch(&self, monitor: Monitor) {
         let _ = self.monitor.set(monitor);
+    }
+
+    /// Adds the metrics of the write-ahead log.
+    ///
+    /// # Errors
+    /// Fails if Prometheus does not accept a name.
+    pub(crate) fn watch_log(&self, log: &WalStore) -> Result<(), prometheus::Error> {
+        let series = LogSeries::new(&self.registry, log.clone())?;
+        let _ = self.log.set(series);
+        Ok(())
     }
 
     /// Returns all metrics in Prometheus's text format.
@@ -122,6 +136,9 @@ impl Prometheus {
             self.under_way.events.set(count(status.in_flight));
             self.under_way.bytes.set(count(status.bytes_in_flight));
             status.destinations.iter().for_each(|destination| self.under_way.look(destination));
+        }
+        if let Some(log) = self.log.get() {
+            log.look();
         }
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
@@ -270,7 +287,7 @@ fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn registered<C: prometheus::core::Collector + Clone + 'static>(
+pub(super) fn registered<C: prometheus::core::Collector + Clone + 'static>(
     registry: &Registry,
     collector: C,
 ) -> Result<C, prometheus::Error> {

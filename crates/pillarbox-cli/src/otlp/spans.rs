@@ -31,7 +31,7 @@ pub(super) struct Spans {
 impl Spans {
     pub(super) fn new(tracer: SdkTracer, source: SourceKind) -> Self {
         let outbox = match source {
-            SourceKind::OutboxEvent => "outbox_event",
+            SourceKind::OutboxEvent | SourceKind::Wal => "outbox_event",
             SourceKind::DjangoCeleryOutbox => "celery_outbox",
         };
         Self { tracer, outbox }

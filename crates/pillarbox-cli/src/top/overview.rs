@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use pillarbox::store::{Depth, Latency, Minute, RelayView};
-use pillarbox_admin::desk::{self, DestinationStatus, Health, Observations};
+use pillarbox_admin::desk::{self, DestinationStatus, Health, Observations, Problem};
 use serde::Serialize;
 
 /// The length of the chart, in minutes.
@@ -19,6 +19,8 @@ pub(crate) struct Overview {
     /// The number of events delivered in each of the last minutes, oldest first; the current minute is last.
     pub(super) delivered: Vec<u64>,
     pub(super) latency: Quantiles,
+    /// What needs somebody, the worst first.
+    pub(super) problems: Vec<String>,
     pub(super) destinations: Vec<Row>,
     pub(super) relays: Vec<RelayView>,
 }
@@ -42,7 +44,13 @@ impl Quantiles {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Row {
     pub(super) name: String,
-    pub(super) state: Health,
+    pub(super) health: Health,
+    /// The number of events that wait for it, parked or queued.
+    pub(super) waiting: u64,
+    /// The age of the oldest parked event.
+    pub(super) oldest_seconds: Option<f64>,
+    pub(super) down_since: Option<DateTime<Utc>>,
+    pub(super) next_probe_at: Option<DateTime<Utc>>,
     /// The user who paused it, if a person did.
     pub(super) paused_by: Option<String>,
     pub(super) paused_in_configuration: bool,
@@ -51,7 +59,12 @@ pub(super) struct Row {
     /// The number of events delivered in the last whole minute.
     pub(super) delivered_per_minute: u64,
     pub(super) failed_per_minute: u64,
+    /// The share of successful attempts in the last hour.
+    pub(super) success_rate: Option<f64>,
+    /// The time from commit to delivery.
     pub(super) latency: Quantiles,
+    /// The receiver's response time.
+    pub(super) response: Quantiles,
     pub(super) queued: u64,
     pub(super) sending: u64,
     pub(super) last_error: Option<String>,
@@ -59,7 +72,8 @@ pub(super) struct Row {
 
 impl Overview {
     pub(super) fn of(seen: desk::Overview) -> Self {
-        Self::at(seen.at, seen.depth, seen.observed, seen.destinations)
+        let problems = seen.problems().iter().map(Problem::title).collect();
+        Self { problems, ..Self::at(seen.at, seen.depth, seen.observed, seen.destinations) }
     }
 
     fn at(now: DateTime<Utc>, depth: Depth, observed: Observations, destinations: Vec<DestinationStatus>) -> Self {
@@ -68,7 +82,7 @@ impl Overview {
         for destination in destinations {
             let mut row = Row::new(destination);
             let of_row = |minute: &&Minute| minute.destination == row.name;
-            let mut latency = Latency::default();
+            let (mut latency, mut response) = (Latency::default(), Latency::default());
             for minute in observed.minutes.iter().filter(of_row) {
                 if age(now, minute) == 1 {
                     row.delivered_per_minute += minute.delivered;
@@ -76,10 +90,11 @@ impl Overview {
                 }
                 if age(now, minute) <= RECENT {
                     latency.merge(&minute.latency);
+                    response.merge(&minute.response);
                 }
             }
             overall.merge(&latency);
-            row.latency = Quantiles::of(&latency);
+            (row.latency, row.response) = (Quantiles::of(&latency), Quantiles::of(&response));
             rows.push(row);
         }
         let mut delivered = vec![0; MINUTES];
@@ -90,7 +105,7 @@ impl Overview {
             }
         }
         let (latency, relays) = (Quantiles::of(&overall), observed.relays);
-        Self { at: now, depth, delivered, latency, destinations: rows, relays }
+        Self { at: now, depth, delivered, latency, problems: Vec::new(), destinations: rows, relays }
     }
 }
 
@@ -102,23 +117,37 @@ fn age(now: DateTime<Utc>, minute: &Minute) -> i64 {
 impl Row {
     fn new(destination: DestinationStatus) -> Self {
         Self {
-            state: destination.health,
+            health: destination.health,
+            waiting: destination.waiting(),
+            oldest_seconds: destination.oldest.map(|age| age.as_secs_f64()),
+            down_since: destination.down_since,
+            next_probe_at: destination.next_probe,
+            success_rate: destination.metrics.success_rate(),
             paused_in_configuration: destination.is_paused_by_configuration(),
             configured: destination.configured.is_some(),
             paused_by: destination.paused.map(|paused| paused.paused_by),
             delivered_per_minute: 0,
             failed_per_minute: 0,
             latency: Quantiles::default(),
+            response: Quantiles::default(),
             queued: destination.queued,
             sending: destination.sending,
-            last_error: destination.last_error.map(|(_, error)| error).filter(|_| destination.health == Health::Down),
+            last_error: destination
+                .last_error
+                .map(|(_, error)| error)
+                .filter(|_| destination.health != Health::Healthy),
             name: destination.name,
         }
     }
 }
 
+/// Formats a share as whole percent. It is never rounded up to 100.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.0}%", (share * 100.0).floor())
+}
+
 /// Formats a duration: `850µs`, `12ms`, `1.4s`, `3m`.
-pub(super) fn short(seconds: Option<f64>) -> String {
+pub(crate) fn short(seconds: Option<f64>) -> String {
     match seconds {
         None => "–".to_owned(),
         Some(seconds) if seconds < 0.001 => format!("{:.0}µs", seconds * 1e6),
@@ -133,7 +162,7 @@ pub(super) fn short(seconds: Option<f64>) -> String {
 pub(super) mod tests {
     use chrono::TimeDelta;
     use pillarbox::Routes;
-    use pillarbox::store::PausedView;
+    use pillarbox::store::{PausedView, Waiting};
     use pillarbox_admin::DestinationInfo;
 
     use super::*;
@@ -147,6 +176,7 @@ pub(super) mod tests {
         minute.delivered = delivered;
         minute.failed = delivered / 2;
         (0..delivered).for_each(|_| minute.latency.add(took));
+        (0..delivered).for_each(|_| minute.response.add(took / 2));
         minute
     }
 
@@ -155,6 +185,7 @@ pub(super) mod tests {
         let mut down = pillarbox::store::LaneView::new("mail");
         (down.down, down.queued, down.last_error) = (true, 3, Some("connection refused".to_owned()));
         down.last_error_at = Some(at());
+        (down.down_since, down.probe_at) = (Some(at() - TimeDelta::minutes(13)), Some(at() + TimeDelta::seconds(4)));
         let mut open = pillarbox::store::LaneView::new("runner");
         (open.sending, open.queued) = (7, 12);
         let relay = |host: &str, alive| RelayView {
@@ -164,6 +195,7 @@ pub(super) mod tests {
             heartbeat_at: at() - TimeDelta::seconds(if alive { 2 } else { 90 }),
             in_flight: 22,
             idle: false,
+            configuration: None,
             alive,
             lanes: vec![down.clone(), open.clone()],
         };
@@ -176,7 +208,14 @@ pub(super) mod tests {
             minute(30, "runner", 50, Duration::from_secs(60)),
         ];
         let names = ["audit", "mail", "runner"].map(|name| DestinationInfo::new(name, "http"));
-        let observed = Observations { minutes, relays: vec![relay("vm1", true), relay("vm2", false)], pauses };
+        let observed = Observations {
+            at: at(),
+            minutes,
+            relays: vec![relay("vm1", true), relay("vm2", false)],
+            pauses,
+            waiting: vec![Waiting::new("mail", 34, Some(Duration::from_secs(780)))],
+            ..Observations::default()
+        };
         let destinations = observed.destinations(&names, &Routes::default());
         Overview::at(at(), Depth::default(), observed, destinations)
     }
@@ -185,11 +224,13 @@ pub(super) mod tests {
     fn what_all_relays_say_is_put_together() {
         let overview = example();
         let [audit, mail, runner] = &overview.destinations[..] else { panic!("{overview:?}") };
-        assert_eq!((audit.state, audit.paused_by.as_deref()), (Health::Paused, Some("ann@host")));
+        assert_eq!((audit.health, audit.paused_by.as_deref()), (Health::Paused, Some("ann@host")));
         assert_eq!(
-            (mail.state, mail.queued, mail.last_error.as_deref()),
-            (Health::Down, 3, Some("connection refused"))
+            (mail.health, mail.waiting, mail.oldest_seconds, mail.last_error.as_deref()),
+            (Health::Down, 37, Some(780.0), Some("connection refused"))
         );
+        assert_eq!(runner.health, Health::Failing, "a third of the attempts failed");
+        assert!(runner.response.p95_seconds < runner.latency.p95_seconds, "{runner:?}");
         assert_eq!((runner.delivered_per_minute, runner.failed_per_minute, runner.sending), (100, 50, 7));
         assert!(runner.latency.p99_seconds < Some(0.02), "{runner:?}");
         assert_eq!(overview.delivered[MINUTES - 1], 40);

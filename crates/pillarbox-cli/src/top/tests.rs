@@ -30,6 +30,8 @@ fn everything_is_there_at_80_by_24_and_more_where_there_is_room() {
         "failed 0",
         "delivered 110/min",
         "p95",
+        "WAITING",
+        "13m",
         "runner",
         "paused",
         "down",
@@ -45,9 +47,14 @@ fn everything_is_there_at_80_by_24_and_more_where_there_is_room() {
     }
     assert!(!small.contains("connection refused"), "{small}");
     let wide = shown(&app, 160, 40);
-    for part in all.into_iter().chain(["connection refused", "paused by ann@host"]) {
+    for part in all.into_iter().chain(["for 13m, probe in 4.0s, connection refused", "paused by ann@host"]) {
         assert!(wide.contains(part), "{part} in\n{wide}");
     }
+    let narrow = shown(&app, 60, 24);
+    for part in all.into_iter().chain(["/MIN", "OLDEST", "FAILED", "? help", "mail down, run"]) {
+        assert!(narrow.contains(part), "{part} in\n{narrow}");
+    }
+    assert!(!narrow.contains("SUCCESS") && !narrow.contains("REPLY"), "{narrow}");
     // A tiny terminal breaks nothing.
     shown(&app, 20, 5);
     shown(&app, 1, 1);

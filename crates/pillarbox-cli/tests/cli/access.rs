@@ -34,6 +34,7 @@ pub(crate) fn with_users(more: &str) -> (Home, String) {
 
 /// Serves the admin of a home at a free port.
 pub(crate) async fn serve(home: &Home) -> (Program, Client) {
+    home.run(&["migrate"]).succeeded();
     let program = Program::start(home.command(&["admin", "--listen", "127.0.0.1:0"]));
     let address = address(&program).await;
     (program, Client::new(&address))

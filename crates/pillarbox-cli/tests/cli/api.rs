@@ -18,6 +18,10 @@ use crate::home::Home;
 mod curl;
 #[path = "api/jobs.rs"]
 mod jobs;
+#[path = "api/lists.rs"]
+mod lists;
+#[path = "api/replay.rs"]
+mod replay;
 
 const CARD: &str = "4111111111111111";
 
@@ -57,12 +61,15 @@ impl Desk {
         home.write(
             "pillarbox.toml",
             &format!(
-                "[relay.retry]\nbase = \"10ms\"\njitter = 0.0\nmax_attempts = 2\n\
+                "[relay]\nrecord_attempts = \"all\"\n[relay.retry]\nbase = \"10ms\"\njitter = 0.0\nmax_attempts = 2\n\
                  [destinations.runner]\nkind = \"http\"\nurl = \"{}\"\nallow_private = true\nbearer = \"env:TOKEN\"\n\
+                 [destinations.vault]\nkind = \"http\"\nurl = \"{}\"\nallow_private = true\n\
                  [[routes]]\nevents = \"order.*\"\nto = [\"runner\"]\n\
+                 [[routes]]\nevents = \"both.*\"\nto = [\"runner\", \"vault\"]\n\
                  [admin]\nmask = [\"$.card\"]\n\
                  [admin.users.olga]\nrole = \"operator\"\ntoken = \"{hash}\"\n",
-                receiver.url("/events/hunter2?key=hunter2")
+                receiver.url("/events/hunter2hunter2hunter2?key=hunter2"),
+                receiver.url("/vault")
             ),
         );
         home.set("TOKEN", "hunter2");
@@ -172,6 +179,12 @@ async fn a_failed_event_is_seen_retried_and_delivered() {
         desk.accept();
         assert_eq!(desk.done(&format!("/events/{id}/retry"), &json!(null)).await["changed"], 1);
         desk.wait_for_state(&id, "delivered").await;
+        let full = desk.get(&format!("/events/{id}")).await;
+        let told: Vec<&Value> = full["timeline"].as_array().unwrap().iter().map(|moment| &moment["what"]).collect();
+        assert_eq!(told, ["committed", "failed", "succeeded", "delivered"], "{full}");
+        let attempt = &full["timeline"][2];
+        assert_eq!((&attempt["status_code"], &attempt["destination"]), (&json!(200), &json!("runner")), "{full}");
+        assert!(attempt["took_ms"].is_u64() && attempt["number"] == 2, "{full}");
         let again = desk.post(&format!("/events/{id}/retry"), &json!(null)).await;
         assert!(problem(&again, 409).contains("is already delivered; nothing was changed"), "{again:?}");
         assert_eq!(desk.audit(1).await, [("olga".to_owned(), "retry".to_owned(), Some(1))]);
@@ -222,10 +235,17 @@ async fn a_pause_is_heeded_until_it_ends() {
         let id = desk.emit("1", json!({})).await;
         desk.wait_for_state(&id, "parked").await;
         assert_eq!(desk.receiver.count(), 0);
+        let overview = desk.get("/overview").await;
+        let shown = &overview["destinations"][0];
+        assert_eq!((&shown["waiting"], &shown["waiting_at_least"]), (&json!(1), &json!(false)), "{shown}");
+        assert!(shown["oldest_waiting_seconds"].as_f64().is_some_and(|age| age < 60.0), "{shown}");
+        let first = &overview["problems"][0];
+        assert_eq!((&first["kind"], &first["destination"]), (&json!("paused"), &json!("runner")), "{first}");
+        assert_eq!((&first["title"], &first["paused_by"]), (&json!("runner is paused"), &json!("olga")));
         assert_eq!(desk.done("/destinations/runner/resume", &json!(null)).await["changed"], true);
         desk.wait_for_state(&id, "delivered").await;
         let nowhere = desk.post("/destinations/runer/pause", &json!(null)).await;
-        assert_eq!(problem(&nowhere, 404), "there is no destination \"runer\"; choose one of: runner");
+        assert_eq!(problem(&nowhere, 404), "there is no destination \"runer\"; choose one of: runner, vault");
         let lines: Vec<String> = desk.audit(3).await.into_iter().map(|(_, what, _)| what).collect();
         assert_eq!(lines, ["resume", "emit", "pause"]);
         desk.close().await;
@@ -255,7 +275,10 @@ async fn what_is_masked_and_what_lets_somebody_in_is_in_no_answer() {
     assert_eq!(payload, json!({ "card": "•••", "total": 5 }));
     let full = desk.get(&format!("/events/{id}")).await;
     let command = full["requests"][0]["command"].as_str().unwrap();
-    assert!(command.contains("/***'") && command.contains("Bearer $TOKEN") && command.contains("•••"), "{command}");
+    assert!(
+        command.contains("/events/***?key=***'") && command.contains("Bearer $TOKEN") && command.contains("•••"),
+        "{command}"
+    );
     desk.close().await;
 }
 
@@ -277,7 +300,12 @@ async fn whatever_is_wrong_is_a_problem_that_says_what() {
     assert_eq!((once.status, &once.json()["is_new"], &once.json()["id"]), (200, &json!(false), &json!(id)));
 
     for (path, status, what) in [
-        ("/events?limt=3", 400, "unknown field `limt`"),
+        ("/events?limt=3", 400, "there is no parameter \"limt\" here; choose from: state, event_type, "),
+        ("/dead-letters?state=failed", 400, "choose from: event_type, aggregate_type, aggregate_id, destination"),
+        ("/find?q=1&limit=3", 400, "choose from: q"),
+        ("/relays?minutes=3", 400, "there is no parameter \"minutes\" here; this address takes none"),
+        ("/openapi.json?did=retry", 400, "there is no parameter \"did\" here; this address takes none"),
+        ("/events?cursor=a&before=b", 400, "cursor and before exclude each other"),
         ("/events?state=lost", 400, "unknown variant `lost`"),
         ("/events?limit=0", 400, "limit is 0, but must be from 1 to 500"),
         ("/events?search=%00", 400, "search contains a NUL character"),
@@ -292,6 +320,7 @@ async fn whatever_is_wrong_is_a_problem_that_says_what() {
         assert!(problem(&answer, status).contains(what), "{path}: {answer:?}");
     }
     for (path, body, status, what) in [
+        ("/events/retry?dry_run=1", r#"{"ids":[]}"#, 400, "there is no parameter \"dry_run\" here"),
         ("/events", "{", 400, "the body is not valid: EOF"),
         ("/events", r#"{"aggregate_type":"Order"}"#, 400, "missing field `aggregate_id`"),
         ("/events", r#"{"aggregate_type":"","aggregate_id":"1","event_type":"t"}"#, 422, "aggregate_type is empty"),

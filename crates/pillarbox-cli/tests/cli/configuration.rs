@@ -39,6 +39,7 @@ fn an_unknown_key_is_refused_with_the_one_that_was_meant() {
 fn a_configuration_can_be_named_and_must_then_be_there() {
     let home = Home::new();
     home.write("other.toml", "[database]\nurl = \"sqlite://other.db\"\n");
+    home.run(&["migrate", "--config", "other.toml"]).succeeded();
     home.run(&["stats", "--config", "other.toml"]).succeeded();
     assert!(home.path("other.db").exists() && !home.path("pillarbox.db").exists());
     let done = home.run(&["--config", "missing.toml", "stats"]);
@@ -51,6 +52,7 @@ fn the_environment_wins_over_the_file() {
     let mut home = Home::with_config("[database]\nurl = \"sqlite://file.db\"\n");
     home.set("PILLARBOX_DATABASE_URL", "sqlite:environment.db");
     home.set("PILLARBOX_RELAY_RETRY_BASE", "2s");
+    home.run(&["migrate"]).succeeded();
     home.run(&["stats"]).succeeded();
     assert!(home.path("environment.db").exists() && !home.path("file.db").exists());
     assert_eq!(home.json(&["check-config"])["settings"]["relay"]["retry"]["base"], "2s");
@@ -77,6 +79,7 @@ fn another_database_is_refused_with_those_there_are() {
 fn a_missing_secret_is_named_by_those_who_need_it() {
     let config = "[destinations.runner]\nkind = \"http\"\nurl = \"https://runner.example/\"\nbearer = \"env:TOKEN\"\n";
     let mut home = Home::with_config(config);
+    home.run(&["migrate"]).succeeded();
     for command in ["check-config", "sweep", "relay"] {
         let done = home.run(&[command]);
         assert_eq!(done.code, 2, "{done:?}");
@@ -96,7 +99,7 @@ fn secrets_are_never_printed() {
         url = "postgres://ann:hunter2@db:99999/shop"
         [destinations.runner]
         kind = "http"
-        url = "https://runner.example/events/hunter2?token=hunter2"
+        url = "https://runner.example/events/hunter2hunter2hunter2?token=hunter2"
         secrets = ["whsec_hunter2hunter2hunter2hunter2hunt", "env:SECRET"]
         bearer = "file:token"
         headers = { x-key = "hunter2" }
@@ -169,9 +172,10 @@ fn a_wrong_command_line_is_exit_code_2_in_either_form() {
     let home = Home::new();
     assert_eq!(home.run(&[]).code, 2);
     assert_eq!(home.run(&["emti"]).code, 2);
-    let done = home.run(&["events", "show", "42", "--json"]);
+    let done = home.run(&["events", "retry", "42", "--json"]);
     assert_eq!((done.code, done.out.as_str()), (2, ""));
     assert!(done.json_error().contains("invalid value '42'"), "{done:?}");
+    assert!(done.json_error().contains("`pillarbox events show '42'` searches"), "{done:?}");
     let help = home.run(&["--help"]).succeeded();
     assert!(help.out.contains("Exit codes: 0 success, 1 failure, 2 invalid command line or configuration"));
     assert!(home.run(&["--version"]).succeeded().out.starts_with("pillarbox 0."));

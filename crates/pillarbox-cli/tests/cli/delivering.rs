@@ -37,7 +37,7 @@ async fn what_the_receiver_refuses_for_good_is_failed_and_can_be_retried() {
     home.run(&["sweep"]).succeeded();
     assert_eq!(home.state(&ids[0]), "failed");
     let shown = home.run(&["events", "show", &ids[0]]).succeeded().out;
-    assert!(shown.contains("failed attempts") && shown.contains("410") && shown.contains("no more"), "{shown}");
+    assert!(shown.contains("attempts\n") && shown.contains("410") && shown.contains("no more"), "{shown}");
 
     receiver.answer_with(|_| Answer::ok());
     assert_eq!(home.run(&["events", "retry", &ids[0]]).succeeded().out, "1 event due now\n");
@@ -56,6 +56,26 @@ async fn what_the_receiver_refuses_for_good_is_failed_and_can_be_retried() {
     assert!(done.out.contains("is already delivered; nothing was changed"), "{done:?}");
     assert_eq!(home.run(&["events", "retry"]).code, 2);
     assert_eq!(home.run(&["events", "retry", &ids[0], "--search", "x"]).code, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_successful_attempt_is_shown_with_its_status_if_it_is_recorded() {
+    let receiver = Receiver::start().await;
+    receiver.answer_with(|_| Answer::status(204));
+    let mut home = to_receiver(&receiver, "");
+    let before = home.emit("1", &[]);
+    home.run(&["sweep"]).succeeded();
+    assert_eq!(home.json(&["events", "show", &before])["delivered_attempts"], serde_json::json!([]));
+
+    home.set("PILLARBOX_RELAY_RECORD_ATTEMPTS", "all");
+    let id = home.emit("2", &[]);
+    home.run(&["sweep"]).succeeded();
+    let attempt = &home.json(&["events", "show", &id])["delivered_attempts"][0];
+    assert_eq!((&attempt["delivered"], &attempt["status_code"]), (&true.into(), &204.into()));
+    assert_eq!((&attempt["destination"], &attempt["number"]), (&"runner".into(), &1.into()));
+    let shown = home.run(&["events", "show", &id]).succeeded().out;
+    let line = shown.lines().find(|line| line.contains("runner")).unwrap();
+    assert!(line.contains("delivered") && line.contains(" ms") && line.contains("204"), "{shown}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

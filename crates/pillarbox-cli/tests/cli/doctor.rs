@@ -2,11 +2,14 @@
 
 use pillarbox_testkit::mysql::TestMysql;
 use pillarbox_testkit::postgres::{TestDatabase, shared_url};
+use pillarbox_testkit::wait_until;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use uuid::Uuid;
 
+use crate::delivering::PATIENCE;
 use crate::home::{DISCARD, Done, Home};
+use crate::listening::start;
 
 /// (what was looked at, how bad it is, what was found, what to do)
 type Finding = (String, String, String, String);
@@ -99,4 +102,68 @@ async fn what_is_bad_is_found_with_what_to_do_about_it() {
     database.close().await;
     let mut server = PgConnection::connect(&shared_url()).await.unwrap();
     server.execute(AssertSqlSafe(format!("DROP ROLE {role}"))).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_are_not_delivered_are_found() {
+    let home = Home::with_config(&DISCARD.replace("[[routes]]\n", "[[routes]]\nevents = \"order.*\"\n"));
+    let id = home.emit("1", &[]);
+    home.run(&["events", "fail", &id, "--reason", "broken"]).succeeded();
+    let sound = findings(&home.run(&["doctor", "--json"]).succeeded());
+    assert!(sound.iter().all(|finding| finding.0 != "unrouted events"), "{sound:?}");
+    home.run(&["emit", "Invoice", "7", "invoice.sent"]).succeeded();
+    home.run(&["sweep"]).succeeded();
+    let done = home.run(&["doctor", "--json"]);
+    assert_eq!(done.code, 1, "{done:?}");
+    let all = findings(&done);
+    let (_, level, found, fix) = the(&all, "dead letters");
+    assert_eq!((level.as_str(), found.as_str()), ("notice", "1 event"));
+    assert!(fix.contains("`pillarbox dead-letters`"), "{fix}");
+    let (_, level, found, fix) = the(&all, "unrouted events");
+    assert_eq!((level.as_str(), found.as_str()), ("bad", "no route matches 1 waiting event: invoice.sent"));
+    assert!(fix.contains("[[routes]]"), "{fix}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn relays_that_disagree_on_routes_are_found() {
+    let database = TestDatabase::create().await;
+    let mariadb = TestMysql::create().await;
+    for url in [database.url(), mariadb.url(), "sqlite://pillarbox.db".to_owned()] {
+        let mut home = Home::with_config(DISCARD);
+        home.set("PILLARBOX_DATABASE_URL", &url);
+        home.write("other.toml", &DISCARD.replace("[[routes]]\n", "[[routes]]\nevents = \"order.*\"\n"));
+        home.run(&["migrate"]).succeeded();
+        let beats = async |relays: usize| {
+            wait_until("the relays have written their heartbeats", PATIENCE, async || {
+                home.json(&["stats"])["relays"].as_array().unwrap().len() == relays
+            })
+            .await;
+        };
+        let mut same = start(&home, &["relay"]).await;
+        beats(1).await;
+        assert!(!home.run(&["check-config"]).succeeded().err.contains("running relays"), "{url}");
+        let good = findings(&home.run(&["doctor", "--json"]).succeeded());
+        assert_eq!(the(&good, "routes").1, "good", "{good:?}");
+
+        let mut other = start(&home, &["relay", "--config", "other.toml"]).await;
+        beats(2).await;
+        let host = home.json(&["stats"])["relays"][0]["host"].as_str().unwrap().to_owned();
+        let done = home.run(&["doctor", "--json"]);
+        assert_eq!(done.code, 1, "{done:?}");
+        let all = findings(&done);
+        let (_, level, found, fix) = the(&all, "routes");
+        assert_eq!(found, &format!("relays disagree on routes or destinations: {host} against {host}"));
+        assert!(level == "bad" && fix.contains("[[routes]]"), "{all:?}");
+        let checked = home.run(&["check-config"]).succeeded().err;
+        let differs = "running relays have other routes or destinations than this configuration";
+        assert!(checked.contains(&format!("note: {differs}: {host} (1 of 2)")), "{checked}");
+
+        assert!(same.terminate(PATIENCE).await.unwrap().success());
+        let checked = home.json(&["check-config"])["remarks"].to_string();
+        assert!(checked.contains(&format!("{differs}: {host} (all)")), "{checked}");
+        let alone = findings(&home.run(&["doctor", "--json", "--config", "other.toml"]).succeeded());
+        assert_eq!(the(&alone, "routes").1, "good", "{alone:?}");
+        assert!(other.terminate(PATIENCE).await.unwrap().success());
+    }
+    database.close().await;
 }

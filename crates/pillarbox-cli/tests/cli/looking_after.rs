@@ -175,6 +175,7 @@ async fn dead_letters_are_retried_only_within_the_window() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_destination_is_paused_and_resumed_while_a_relay_runs() {
     let home = Home::with_config(DISCARD);
+    home.run(&["migrate"]).succeeded();
     let name = home.json(&["destinations", "list"])[0]["name"].as_str().unwrap().to_owned();
     assert_eq!(home.json(&["destinations", "pause", &name])["changed"], true);
     let mut relay = crate::listening::start(&home, &["relay"]).await;
@@ -182,6 +183,12 @@ async fn a_destination_is_paused_and_resumed_while_a_relay_runs() {
     wait_until("it waits", PATIENCE, async || home.state(&id) == "parked").await;
     let listed = home.json(&["destinations", "list"]);
     assert!(listed[0]["paused_by"].as_str().is_some_and(|who| who.contains('@')), "{listed}");
+    assert_eq!((&listed[0]["health"], &listed[0]["waiting"]), (&"paused".into(), &1.into()), "{listed}");
+    assert!(listed[0]["oldest_waiting_seconds"].as_f64().is_some(), "{listed}");
+    let table = home.run(&["destinations", "list"]).succeeded().out;
+    assert!(table.contains("WAITING") && table.contains("paused by"), "{table}");
+    let stats = home.run(&["stats"]).succeeded().out;
+    assert!(stats.contains(&format!("{name} is paused")) && stats.contains("oldest for"), "{stats}");
     assert_eq!(home.json(&["destinations", "resume", &name])["changed"], true);
     wait_until("it arrives", PATIENCE, async || home.state(&id) == "delivered").await;
     assert!(relay.terminate(PATIENCE).await.unwrap().success());

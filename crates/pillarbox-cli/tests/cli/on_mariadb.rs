@@ -87,7 +87,7 @@ async fn accounts_with_their_rights_emit_relay_and_administer() {
     for (path, expected) in [
         ("/", "runner"),
         ("/events", id.as_str()),
-        ("/events?state=failed&q=order", id.as_str()),
+        ("/events?state=failed&search=order", id.as_str()),
         ("/search?q=1", id.as_str()),
         (event.as_str(), "410"),
         ("/dead-letters", "order.placed"),

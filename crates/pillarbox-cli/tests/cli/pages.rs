@@ -89,6 +89,9 @@ async fn every_page_can_be_read_by_a_viewer_who_is_offered_nothing_to_do() {
         assert_eq!(scene.act(path, &[("action", "retry")]).await.status, 403, "{path}");
     }
     assert_eq!(scene.client.get("/bulk?action=retry").await.status, 403);
+    assert_eq!(scene.client.get(&format!("/chosen?action=retry&id={id}")).await.status, 403);
+    assert_eq!(scene.client.get(&format!("{event}/replay")).await.status, 403);
+    assert_eq!(scene.act("/chosen", &[("action", "retry"), ("id", &id)]).await.status, 403);
     assert_eq!(scene.home.state(&id), "failed");
     assert!(scene.page("/audit").await.contains("No actions yet"));
 }
@@ -156,22 +159,96 @@ async fn events_are_filtered_searched_and_turned_page_by_page() {
 
     let first = scene.page("/events?event_type=order.*").await;
     assert_eq!(rows(&first), 50);
-    let next = first.split("class=\"button more\" href=\"").nth(1).unwrap().split('"').next().unwrap();
-    let next = next.replace("&#38;", "&").replace("&amp;", "&");
+    let next = link(&first, "next");
     assert!(next.contains("event_type=order."), "the filter goes along: {next}");
     let second = scene.page(&next).await;
     assert_eq!(rows(&second), 11);
     assert!(second.contains("First page"));
+    // Back is where it came from: the first page, which is up to date.
+    let back = scene.client.get(&link(&second, "previous")).await;
+    assert_eq!((back.status, back.header("location")), (303, "/events?event_type=order.*"));
 
     let found = scene.client.get(&format!("/search?q={bad}")).await;
     assert_eq!((found.status, found.header("location")), (303, format!("/events/{bad}").as_str()));
     assert!(scene.client.get("/search?q=key-17").await.header("location").starts_with("/events/0"));
-    assert_eq!(scene.client.get("/search?q=ey-17").await.header("location"), "/events?search=ey-17");
-    assert_eq!(rows(&scene.page("/events?search=ey-17").await), 1);
-    for wrong in ["state=odd", "when=2026-13", "cursor=zz", "since=now"] {
+    let parts = scene.client.get("/search?q=ey-17").await.header("location").to_owned();
+    assert_eq!(parts, "/events?search=ey-17&did=parts");
+    let parts = scene.page(&parts).await;
+    assert!(rows(&parts) == 1 && parts.contains("No event has exactly this id, key or aggregate"), "{parts}");
+    assert!(parts.contains("Delivered events are deleted 7 d after their delivery"), "{parts}");
+    for wrong in ["state=odd", "when=2026-13", "cursor=zz", "since=now", "oldest_first=yes", "had_failures=0"] {
         let refused = scene.client.get(&format!("/events?{wrong}")).await;
         assert_eq!(refused.status, 400, "{wrong}: {refused:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_parameter_is_refused_on_every_page() {
+    let mut scene = Scene::begin("olga").await;
+    let id = scene.home.emit("1", &[]);
+    scene.until(&id, "delivered").await;
+    let event = format!("/events/{id}");
+    for path in
+        ["/", "/events", "/dead-letters", "/destinations", "/jobs", "/audit", "/search", "/bulk", "/chosen", &event]
+    {
+        let refused = scene.client.get(&format!("{path}?stat=failed")).await;
+        assert_eq!(refused.status, 400, "{path}: {refused:?}");
+        assert!(refused.body.contains("there is no parameter &#34;stat&#34; here; "), "{path}: {refused:?}");
+    }
+    let refused = scene.client.get("/events?state=failed&aggregate=Order").await;
+    assert!(refused.body.contains("choose from: state, event_type, aggregate_type, aggregate_id, "), "{refused:?}");
+    assert!(refused.body.contains("had_failures, cursor, before, oldest_first"), "{refused:?}");
+    let refused = scene.act(&format!("{event}/replay?destination=runner"), &[]).await;
+    assert!(refused.status == 400 && refused.body.contains("this address takes none"), "{refused:?}");
+    assert_eq!(scene.receiver.count(), 1, "nothing was sent again");
+    assert!(scene.page("/jobs?did=start").await.contains("The job has started."));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chosen_events_are_acted_on_after_a_question() {
+    let mut scene = Scene::begin("olga").await;
+    let dead: Vec<String> = (0..3).map(|number| scene.home.emit(&number.to_string(), &["\"bad\""])).collect();
+    for id in &dead {
+        scene.until(id, "failed").await;
+    }
+    let sent = scene.home.emit("9", &[]);
+    scene.until(&sent, "delivered").await;
+    let list = scene.page("/events").await;
+    for part in
+        ["id=\"chosen-retry\"", "id=\"chosen-replay\"", "id=\"chosen-fail\"", "name=\"id\"", "data-label=\"to\">runner"]
+    {
+        assert!(list.contains(part), "{part}: {list}");
+    }
+    assert!(list.contains("id=\"tab-failed\"") && list.contains("<span class=\"count\">3</span>"), "{list}");
+    let delivered = scene.page("/events?state=delivered").await;
+    assert!(delivered.contains("chosen-replay") && !delivered.contains("chosen-retry"), "{delivered}");
+
+    let chosen =
+        format!("/chosen?action=retry&id={}&id={}&id={sent}&back=%2Fevents%3Fstate%3Dfailed", dead[0], dead[1]);
+    let question = scene.page(&chosen).await;
+    assert!(question.contains("Retry 2 events?") && question.contains("skipped: it is delivered"), "{question}");
+    scene.receiver.answer_with(|_| Answer::ok());
+    let fields = confirmation(&question);
+    let form: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let done = scene.client.post("/chosen", &form).await;
+    assert_eq!((done.status, done.header("location")), (303, "/events?state=failed&did=retry.2.0"), "{done:?}");
+    let list = scene.page("/events?state=failed&did=retry.2.0").await;
+    assert!(list.contains("2 events are due now.") && list.contains(&dead[2]), "{list}");
+    scene.until(&dead[0], "delivered").await;
+    scene.until(&dead[1], "delivered").await;
+    assert_eq!(scene.home.state(&dead[2]), "failed");
+
+    // What changed in the meantime is left alone, and the notice says so.
+    let done =
+        scene.act("/chosen", &[("action", "retry"), ("id", &dead[0]), ("id", &dead[2]), ("back", "/events")]).await;
+    assert_eq!(done.header("location"), "/events?did=retry.1.1");
+    let notice = scene.page("/events?did=retry.1.1").await;
+    assert!(notice.contains("1 event is due now. 1 event was not changed"), "{notice}");
+    for wrong in ["action=retry", "action=drop&id=1", "action=retry&id=1"] {
+        assert_eq!(scene.client.get(&format!("/chosen?{wrong}")).await.status, 400, "{wrong}");
+    }
+    let gone = format!("/chosen?action=retry&id={}", "01890000-0000-7000-8000-000000000000");
+    assert_eq!(scene.client.get(&gone).await.status, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -195,6 +272,10 @@ async fn an_operator_retries_marks_failed_and_replays() {
     assert!(again.status == 409 && again.body.contains("it is already delivered"), "{again:?}");
     assert!(again.body.contains(&format!("href=\"/events/{id}\" id=\"back\"")), "{again:?}");
 
+    let page = scene.page(&format!("/events/{id}")).await;
+    let question = scene.page(&link(&page, "do-replay")).await;
+    assert!(question.contains("Replay 1 event?") && question.contains("Sent to <strong>runner</strong>"), "{question}");
+    assert!(question.contains(&format!("action=\"/events/{id}/replay\"")), "{question}");
     let done = scene.act(&format!("/events/{id}/replay"), &[]).await;
     let place = done.header("location").to_owned();
     let new = place.split(['/', '?']).nth(2).unwrap().to_owned();
@@ -333,6 +414,52 @@ async fn the_overview_tells_what_flows() {
     })
     .await;
     let page = scene.page("/").await;
-    assert!(page.contains("data-destination=\"runner\" data-health=\"up\""), "{page}");
+    assert!(page.contains("data-destination=\"runner\" data-health=\"healthy\""), "{page}");
+    assert!(page.contains("data-problem=\"unrouted\"") && page.contains("No route matches invoice.sent"), "{page}");
+    assert!(page.contains("/events?state=parked&#38;parked_on=unrouted") && !page.contains("no-problems"), "{page}");
+    assert!(page.contains("<link rel=\"icon\" href=\"/assets/icon.svg\" type=\"image/svg+xml\">"), "{page}");
+    assert_eq!(scene.client.get("/assets/icon.svg").await.header("content-type"), "image/svg+xml");
+    // The columns of each range, and their exact values.
+    for (range, columns) in [("15m", 15), ("1h", 60), ("6h", 72), ("24h", 96)] {
+        let page = scene.page(&format!("/?range={range}")).await;
+        assert_eq!(page.matches("class=\"column\"").count(), 2 * columns, "{range}");
+        assert!(page.contains(&format!("id=\"range-{range}\" aria-current")), "{range}");
+        assert!(page.contains("5 delivered\n0 failed attempts"), "{range}");
+    }
+    for wrong in ["/?range=2h", "/?ranges=1h", "/destinations?range=year"] {
+        assert_eq!(scene.client.get(wrong).await.status, 400, "{wrong}");
+    }
     assert!(page.contains("data-relay=") && page.contains("<svg") && page.contains("data-refresh=\"3\""), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn problems_come_first_with_their_reason_and_a_way_to_their_solution() {
+    let mut scene = Scene::begin("olga").await;
+    assert!(scene.page("/").await.contains("id=\"no-problems\""));
+    scene.receiver.answer_with(|_| Answer::status(503));
+    for number in 0..4 {
+        scene.home.emit(&number.to_string(), &["{}"]);
+    }
+    let client = tokio::sync::Mutex::new(&mut scene.client);
+    wait_until("it is told", PATIENCE, async || {
+        let page = client.lock().await.get("/").await.body;
+        page.contains("data-problem=\"down\"") && page.contains("events wait, the oldest for")
+    })
+    .await;
+    let page = scene.page("/").await;
+    assert!(page.contains("href=\"/destinations#runner\">runner is down</a>"), "{page}");
+    assert!(page.contains("503") && page.find("data-problem").unwrap() < page.find("id=\"tiles\"").unwrap(), "{page}");
+    let page = scene.page("/destinations").await;
+    assert!(page.contains("data-health=\"down\"") && page.contains("until a probe succeeds"), "{page}");
+    refuse_bad(&scene.receiver);
+    let client = tokio::sync::Mutex::new(&mut scene.client);
+    wait_until("it is over", PATIENCE, async || client.lock().await.get("/").await.body.contains("id=\"no-problems\""))
+        .await;
+    let bad: Vec<String> = (10..14).map(|number| scene.home.emit(&number.to_string(), &["\"bad\""])).collect();
+    scene.until(&bad[3], "failed").await;
+    let client = tokio::sync::Mutex::new(&mut scene.client);
+    wait_until("it fails", PATIENCE, async || client.lock().await.get("/").await.body.contains("runner is failing"))
+        .await;
+    assert!(scene.page("/").await.contains("data-problem=\"dead-letters\""));
+    assert!(scene.page("/destinations").await.contains("of the attempts of the last 5 minutes succeeded"));
 }

@@ -69,7 +69,7 @@ async fn top_shows_the_outbox_live_and_pauses_after_a_yes() {
     receiver.wait_for(1, PATIENCE).await.unwrap();
     let terminal = Terminal::open(&home, (80, 24), "pillarbox top --every 100ms; echo ended $?; stty -a");
     let screen = terminal.shows("idle").await;
-    for part in ["pillarbox", "due 0", "latency p50", "runner", "up", "no dead letters in 24 hours", "q quit"] {
+    for part in ["pillarbox", "due 0", "latency p50", "runner", "healthy", "no dead letters in 24 hours", "q quit"] {
         assert!(screen.contains(part), "{part} in\n{screen}");
     }
     let paused = || home.json(&["destinations", "list"])[0]["paused_by"].is_string();
@@ -96,6 +96,36 @@ async fn top_shows_the_outbox_live_and_pauses_after_a_yes() {
     terminal.press("q");
     let screen = terminal.shows("ended 0").await;
     assert!(terminal.shows("icanon").await.contains(" icanon") && !screen.contains("runner"), "{screen}");
+    assert!(relay.terminate(PATIENCE).await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn top_fits_into_60_columns() {
+    let receiver = Receiver::start().await;
+    let mut home = to_receiver(&receiver, "");
+    home.write("a.database.with.a.name.that.would.fill.the.line.of.its.own", "");
+    home.set("PILLARBOX_DATABASE_URL", "sqlite://a.database.with.a.name.that.would.fill.the.line.of.its.own");
+    home.emit("1", &[]);
+    let mut relay = start(&home, &["relay"]).await;
+    receiver.wait_for(1, PATIENCE).await.unwrap();
+    let url = "export PILLARBOX_DATABASE_URL=sqlite://a.database.with.a.name.that.would.fill.the.line.of.its.own";
+    let terminal = Terminal::open(&home, (60, 24), &format!("{url}; pillarbox top --every 100ms; echo ended $?"));
+    let screen = terminal.shows("idle").await;
+    // Headings and keys are whole, and the time stands beside the name of the database.
+    for part in ["HEALTH", "WAITING", "OLDEST", "/MIN", "FAILED", "HEARD", "DESTINATIONS", "runner", "? help"] {
+        assert!(screen.contains(part), "{part} in\n{screen}");
+    }
+    let head = screen.lines().next().unwrap();
+    assert!(head.starts_with("pillarbox sqlite://a.database") && head.ends_with('Z') && head.contains(' '), "{screen}");
+    assert!(head[..head.len() - 9].ends_with(' '), "{screen}");
+    terminal.press("p");
+    assert!(terminal.shows("pause runner?").await.contains("[y/n]"));
+    terminal.press("n");
+    terminal.press("?");
+    assert!(terminal.shows("choose a destination").await.contains("sending+queued."));
+    terminal.press("x");
+    terminal.press("q");
+    terminal.shows("ended 0").await;
     assert!(relay.terminate(PATIENCE).await.unwrap().success());
 }
 
@@ -127,7 +157,7 @@ fn top_without_a_terminal_prints_one_frame_if_it_is_told_to() {
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
     assert!(!printed.contains('\u{1b}'), "{printed}");
     let answer = home.json(&["top", "--once"]);
-    assert_eq!((&answer["depth"]["due"], &answer["destinations"][0]["state"]), (&1.into(), &"unknown".into()));
+    assert_eq!((&answer["depth"]["due"], &answer["destinations"][0]["health"]), (&1.into(), &"unknown".into()));
 }
 
 fn retry<'a>(more: &[&'a str]) -> Vec<&'a str> {
@@ -213,15 +243,12 @@ async fn tables_fit_into_the_terminal() {
 #[test]
 fn shells_complete_and_manuals_are_written() {
     let home = Home::new();
-    for shell in ["bash", "zsh", "fish"] {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = home.run(&["completions", shell]).succeeded().out;
-        assert!(script.contains("dead-letters") && script.contains("log-format"), "{shell}");
+        assert!(script.contains("PILLARBOX_COMPLETE"), "{shell}: {script}");
     }
-    home.write("script", &home.run(&["completions", "bash"]).succeeded().out);
-    let mut bash = Command::new("bash");
-    bash.args(["-c", "source ./script && complete -p pillarbox"]).current_dir(home.path("."));
-    let known = bash.output().unwrap();
-    assert!(known.status.success() && String::from_utf8_lossy(&known.stdout).contains("pillarbox"), "{known:?}");
+    assert_eq!(completed(&home, "dead-"), ["dead-letters"]);
+    assert!(completed(&home, "relay --log").contains(&"--log-format".to_owned()));
 
     let page = home.run(&["man"]).succeeded().out;
     assert!(page.contains(".TH pillarbox 1") && page.contains("dead\\-letters"), "{page}");
@@ -229,6 +256,41 @@ fn shells_complete_and_manuals_are_written() {
     let has =
         |name: &str| pages["pages"].as_array().unwrap().contains(&name.into()) && home.path("man").join(name).exists();
     assert!(has("pillarbox.1") && has("pillarbox-top.1") && has("pillarbox-events-list.1"), "{pages}");
+}
+
+/// Returns the words with which bash continues this command line.
+fn completed(home: &Home, line: &str) -> Vec<String> {
+    home.write("script", &home.run(&["completions", "bash"]).succeeded().out);
+    std::fs::create_dir_all(home.path("bin")).unwrap();
+    let program = home.path("bin/pillarbox");
+    let _ = std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_pillarbox"), &program);
+    let script = "source ./script; COMP_WORDS=(pillarbox $LINE); [[ $LINE == *' ' ]] && COMP_WORDS+=('')
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMP_TYPE=9
+        $(complete -p pillarbox | sed 's/.*-F \\([^ ]*\\).*/\\1/') pillarbox \"${COMP_WORDS[COMP_CWORD]}\"
+        printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script]).current_dir(home.path(".")).env_clear().env("LINE", line);
+    let path = format!("{}:/usr/bin:/bin", home.path("bin").display());
+    let done = bash.env("PATH", path).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    String::from_utf8(done.stdout).unwrap().lines().map(|word| word.trim().to_owned()).collect()
+}
+
+#[test]
+fn shells_complete_the_destinations_of_the_configuration() {
+    let home = Home::with_config(DISCARD);
+    home.write("other.toml", "[destinations.mail]\nkind = \"discard\"\n[destinations.runner]\nkind = \"discard\"\n");
+    let names = |line: &str| {
+        let words = completed(&home, line).into_iter();
+        words.filter(|word| !word.starts_with("--") && !word.is_empty()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("destinations pause "), ["nowhere"]);
+    assert_eq!(names("--config other.toml destinations resume "), ["mail", "runner"]);
+    assert_eq!(names("--config=other.toml dead-letters --destination ma"), ["mail"]);
+    assert_eq!(names("events list --parked-on no"), ["nowhere"]);
+    home.write("pillarbox.toml", "broken");
+    assert!(names("destinations pause ").is_empty());
+    assert!(!home.path("pillarbox.db").exists());
 }
 
 /// What a terminal obeys, and what turns the direction of text.

@@ -317,6 +317,7 @@ fn what_is_wrong_is_said_before_anything_runs() {
     }
     let home =
         Home::with_config("[tracing]\nendpoint = \"https://collector.example\"\nheaders = { x = \"env:MISSING\" }\n");
+    home.run(&["migrate"]).succeeded();
     let refused = home.run(&["sweep"]);
     assert!(refused.code == 2 && refused.err.contains("tracing.headers.x is env:MISSING"), "{refused:?}");
 

@@ -97,8 +97,8 @@ impl<S: Service> Target for AwsTarget<S> {
 
     fn address(&self) -> Option<String> {
         let target = || self.target.as_ref().map(Template::as_str);
-        let shown = |target: &str| if target.contains("://") { redact::origin(target) } else { target.to_owned() };
-        self.endpoint.as_deref().map(redact::origin).or_else(|| target().map(shown))
+        let shown = |target: &str| if target.contains("://") { redact::address(target) } else { target.to_owned() };
+        self.endpoint.as_deref().map(redact::address).or_else(|| target().map(shown))
     }
 
     fn sink(&self, build: &Build<'_>) -> Result<Arc<dyn Sink>, ConfigError> {

@@ -1,6 +1,7 @@
 //! Problems of a configuration: each with its place and what to do, all of them at once, and never a secret's value.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
@@ -44,6 +45,8 @@ impl ConfigError {
 pub struct Report {
     file: String,
     problems: RefCell<Vec<Problem>>,
+    /// The places of all keys that were read: `relay.retry.base`.
+    known: RefCell<BTreeSet<String>>,
 }
 
 /// One problem: the key that it is about, and the whole sentence.
@@ -51,6 +54,15 @@ pub struct Report {
 pub(super) struct Problem {
     place: String,
     text: String,
+    /// Set for a key that nobody reads. Its suggestion is made last, when all keys are known.
+    unknown: Option<Unknown>,
+}
+
+/// A key that nobody reads, with the known keys of its table.
+#[derive(Debug)]
+struct Unknown {
+    key: String,
+    siblings: Vec<&'static str>,
 }
 
 impl Problem {
@@ -70,12 +82,24 @@ impl Report {
 
     /// Adds a problem with a key of the file.
     pub fn in_file(&self, place: &str, what: impl fmt::Display) {
-        self.add(Problem { place: place.to_owned(), text: format!("{}{place} {what}", self.file) });
+        self.add(Problem { place: place.to_owned(), text: format!("{}{place} {what}", self.file), unknown: None });
+    }
+
+    /// Adds a key of the file that nobody reads. `what` is `is not a key`.
+    pub(super) fn unknown(&self, place: String, key: &str, siblings: &[&'static str], what: impl fmt::Display) {
+        let text = format!("{}{place} {what}", self.file);
+        let unknown = Some(Unknown { key: key.to_owned(), siblings: siblings.to_vec() });
+        self.add(Problem { place, text, unknown });
+    }
+
+    /// Remembers the place of a key that somebody reads.
+    pub(super) fn know(&self, place: String) {
+        self.known.borrow_mut().insert(place);
     }
 
     /// Adds a problem with a value that replaces a key of the file: an environment variable, or a flag.
     pub fn elsewhere(&self, place: &str, what: impl fmt::Display) {
-        self.add(Problem { place: String::new(), text: format!("{place} {what}") });
+        self.add(Problem { place: String::new(), text: format!("{place} {what}"), unknown: None });
     }
 
     /// Ends the report.
@@ -83,11 +107,16 @@ impl Report {
     /// # Errors
     /// All problems, if there are any.
     pub fn into_result(self) -> Result<(), ConfigError> {
+        let known = self.known.take();
         let problems = self.into_problems();
         if problems.is_empty() {
             return Ok(());
         }
-        Err(ConfigError(problems.into_iter().map(|problem| problem.text).collect()))
+        let told = |Problem { place, text, unknown }| match unknown {
+            Some(unknown) => text + &unknown.suggestion(&place, &known),
+            None => text,
+        };
+        Err(ConfigError(problems.into_iter().map(told).collect()))
     }
 
     /// Returns an empty report about the same file.
@@ -101,6 +130,29 @@ impl Report {
 
     pub(super) fn into_problems(self) -> Vec<Problem> {
         self.problems.into_inner()
+    }
+}
+
+impl Unknown {
+    /// Returns the key that was most likely meant: one of the same name in a table within this one (`relay.max_attempts` for
+    /// `relay.retry.max_attempts`), a similar one of this table, or one of the same name in another table.
+    fn suggestion(&self, place: &str, known: &BTreeSet<String>) -> String {
+        let Self { key, siblings } = self;
+        let table = &place[..place.len() - key.len()];
+        let end = format!(".{key}");
+        let namesakes = known.iter().filter(|known| known.ends_with(&end) && known.as_str() != place);
+        // Routes have numbers instead of names, which mean nothing to a reader of the file.
+        let (within, elsewhere): (Vec<&str>, Vec<&str>) = namesakes
+            .map(String::as_str)
+            .filter(|known| !known.contains('['))
+            .partition(|known| !table.is_empty() && known.starts_with(table));
+        match (&within[..], &elsewhere[..]) {
+            ([_, ..], _) => format!("; did you mean {}?", within.join(" or ")),
+            ([], [_] | [_, _]) if nearest(key, siblings.iter().copied()).is_none() => {
+                format!("; did you mean {}?", elsewhere.join(" or "))
+            }
+            _ => suggestion(key, siblings.iter().copied()),
+        }
     }
 }
 

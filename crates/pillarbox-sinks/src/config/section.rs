@@ -72,7 +72,7 @@ impl<'a> Section<'a> {
         key: &'static str,
         check: impl FnOnce(&T) -> Result<(), String>,
     ) -> Option<T> {
-        self.known.push(key);
+        self.know(key);
         let written = self.table.remove(key);
         let checked = |value: T| check(&value).map(|()| value);
         if let Some((name, text)) = self.overridden(key) {
@@ -128,10 +128,16 @@ impl<'a> Section<'a> {
         for key in accepted.into_iter().chain(refused.iter().map(|(key, _)| *key)) {
             self.table.remove(key);
             if !self.known.contains(&key) {
-                self.known.push(key);
+                self.know(key);
             }
         }
         refused.into_iter().flat_map(|(_, problems)| problems).for_each(|problem| self.report.add(problem));
+    }
+
+    /// Remembers a key that somebody reads, for suggestions.
+    fn know(&mut self, key: &'static str) {
+        self.known.push(key);
+        self.report.know(self.at(key));
     }
 
     /// Returns the value that replaces the file's, and the name of its variable or flag.
@@ -162,7 +168,7 @@ impl<'a> Section<'a> {
 
     /// Takes a table within this one; an empty one if it is missing. Overrides apply to it too.
     pub fn section(&mut self, key: &'static str) -> Section<'a> {
-        self.known.push(key);
+        self.know(key);
         let table = match self.table.remove(key) {
             None => Table::new(),
             Some(Value::Table(table)) => table,
@@ -194,7 +200,7 @@ impl<'a> Section<'a> {
 
     /// Takes the tables of an array of tables, in order.
     pub fn sections(&mut self, key: &'static str) -> Vec<Section<'a>> {
-        self.known.push(key);
+        self.know(key);
         let items = match self.table.remove(key) {
             None => Vec::new(),
             Some(Value::Array(items)) => items,
@@ -233,7 +239,7 @@ impl<'a> Section<'a> {
     pub fn finish(self) {
         for key in self.table.keys() {
             let what = if self.place.is_empty() { "section" } else { "key" };
-            self.problem(key, format_args!("is not a {what}{}", suggestion(key, self.known.iter().copied())));
+            self.report.unknown(self.at(key), key, &self.known, format_args!("is not a {what}"));
         }
         self.warn_of_near_misses();
     }

@@ -9,6 +9,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::header::{DATE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use pillarbox::SendError;
+use pillarbox::sink::Receipt;
 use url::Url;
 
 use super::settings::HttpSettings;
@@ -48,14 +49,14 @@ impl Answers {
 
     /// Returns whether the event was delivered. `left` is the rest of the timeout. Reading the body must not use it up,
     /// because the status has already decided.
-    pub(super) async fn judge(&self, response: Response<Incoming>, left: Duration) -> Result<(), SendError> {
+    pub(super) async fn judge(&self, response: Response<Incoming>, left: Duration) -> Result<Receipt, SendError> {
         let (head, mut body) = response.into_parts();
         let status = head.status;
         if status.is_success() {
             if !body.is_end_stream() {
                 self.read(&mut body, PATIENCE_DELIVERED.min(left / 2), |_| {}).await;
             }
-            return Ok(());
+            return Ok(Receipt::with_status(status.as_u16()));
         }
         let mut read = Vec::new();
         self.read(&mut body, PATIENCE_FAILED.min(left / 2), |chunk| read.extend_from_slice(chunk)).await;
@@ -99,6 +100,7 @@ fn failed(status: StatusCode, headers: &HeaderMap, url: &Url, now: SystemTime) -
     let message = format!("the receiver answered {} {reason}", status.as_u16());
     let error = match status.as_u16() {
         410 => SendError::reject(format_args!("{message}: it no longer accepts this")),
+        422 => SendError::reject(format_args!("{message}: it refuses this event for good")),
         429 | 502 | 503 | 504 => SendError::unavailable(message),
         300..=399 => SendError::retry(format_args!("{message}{}", redirect(headers, url))),
         _ => SendError::retry(message),
@@ -189,8 +191,10 @@ mod tests {
             (401, Retry),
             (404, Retry),
             (408, Retry),
+            (409, Retry),
             (410, Reject),
-            (422, Retry),
+            (413, Retry),
+            (422, Reject),
             (429, Unavailable),
             (500, Retry),
             (501, Retry),
@@ -203,12 +207,16 @@ mod tests {
             assert_eq!(error(status, &[]).kind, kind, "{status}");
         }
         assert_eq!(error(503, &[]).message, "the receiver answered 503 Service Unavailable");
+        let refused = "the receiver answered 422 Unprocessable Entity: it refuses this event for good";
+        assert_eq!(error(422, &[]).message, refused);
     }
 
     #[test]
     fn retry_after_is_seconds_or_a_date() {
         assert_eq!(after(&[]), None);
         assert_eq!(after(&[(RETRY_AFTER, "120")]), Some(120));
+        // A receiver that still handles the same event says when to ask again.
+        assert_eq!(error(409, &[(RETRY_AFTER, "5")]).after, Some(Duration::from_secs(5)));
         assert_eq!(after(&[(RETRY_AFTER, "Sun, 06 Nov 1994 08:51:37 GMT")]), Some(120));
         assert_eq!(after(&[(RETRY_AFTER, "Sun, 06 Nov 1994 08:00:00 GMT")]), Some(0));
         assert_eq!(after(&[(RETRY_AFTER, "soon")]), None);

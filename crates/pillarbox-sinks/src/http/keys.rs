@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pillarbox::Sink;
 use toml::Value;
+use url::{Host, Url};
 
 use super::request;
 use super::settings::HttpSettings;
@@ -20,6 +21,21 @@ use crate::registry::{Build, EventParts, Kind, ShownRequest, Target};
 /// `kind = "http"`
 #[derive(Debug, Clone, Copy)]
 pub struct Http;
+
+/// The shortest token that is not remarked on, in bytes. Signing secrets have the same limit.
+const SHORTEST_TOKEN: usize = 24;
+
+/// The ends of names that are used only in private networks.
+const PRIVATE_ENDS: [&str; 5] = [".localhost", ".local", ".internal", ".home.arpa", ".lan"];
+
+/// Returns the URL's host if it is a name that usually has a private address, such as a name without dots.
+fn private_name(url: &str) -> Option<String> {
+    let url = Url::parse(url).ok()?;
+    let Some(Host::Domain(name)) = url.host() else { return None };
+    let name = name.trim_end_matches('.').to_lowercase();
+    let is_private = !name.contains('.') || PRIVATE_ENDS.iter().any(|end| name.ends_with(end));
+    is_private.then_some(name)
+}
 
 /// An HTTP receiver, as it was configured. The secrets are looked up when the sink is built.
 #[derive(Debug, Clone)]
@@ -66,7 +82,7 @@ impl Target for HttpTarget {
     }
 
     fn address(&self) -> Option<String> {
-        self.url.as_ref().map(|url| url.shown_url(redact::origin))
+        self.url.as_ref().map(|url| url.shown_url(redact::address))
     }
 
     fn sink(&self, build: &Build<'_>) -> Result<Arc<dyn Sink>, ConfigError> {
@@ -93,6 +109,27 @@ impl Target for HttpTarget {
         Ok(Arc::new(HttpSink::new(settings).map_err(|error| build.problem(error))?))
     }
 
+    fn remarks(&self, build: &Build<'_>) -> Vec<String> {
+        // A secret that cannot be found is an error of the sink.
+        let found = |key, given: Option<&SecretRef>| build.optional_secret(key, given).ok().flatten();
+        let mut remarks = Vec::new();
+        if let Some(name) = found("url", self.url.as_ref()).and_then(|url| private_name(url.expose()))
+            && !self.allow_private
+        {
+            remarks.push(build.remark(format_args!(
+                "url names {name}, which is usually a private address, and requests to private addresses are refused; set \
+                 allow_private = true for a receiver on this host or in a private network"
+            )));
+        }
+        let bearer = found("bearer", self.bearer.as_ref()).map_or(SHORTEST_TOKEN, |token| token.expose().len());
+        if bearer < SHORTEST_TOKEN {
+            remarks.push(build.remark(format_args!(
+                "bearer has {bearer} bytes and may be guessed; use a random token of at least {SHORTEST_TOKEN} bytes"
+            )));
+        }
+        remarks
+    }
+
     fn request(&self, event: &EventParts<'_>) -> Option<ShownRequest> {
         let bearer =
             self.bearer.as_ref().map(|token| ("authorization".to_owned(), format!("Bearer {}", token.in_shell())));
@@ -101,5 +138,27 @@ impl Target for HttpTarget {
         let (headers, body) = request::shown(event, &self.content, &secret_headers)?;
         let url = self.address().unwrap_or_default();
         Some(ShownRequest { url, headers, secret_headers, body, signed: !self.secrets.is_empty() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::private_name;
+
+    #[test]
+    fn names_of_private_networks_are_recognised() {
+        for (url, name) in [
+            ("http://localhost:8080/events", "localhost"),
+            ("http://LOCALHOST./", "localhost"),
+            ("https://receiver/events", "receiver"),
+            ("https://shop.localhost/", "shop.localhost"),
+            ("http://billing.shop.svc.cluster.local/", "billing.shop.svc.cluster.local"),
+        ] {
+            assert_eq!(private_name(url).as_deref(), Some(name), "{url}");
+        }
+        for url in ["https://receiver.example/", "https://localhost.example/", "http://10.1.2.3/", "http://[::1]/", "?"]
+        {
+            assert_eq!(private_name(url), None, "{url}");
+        }
     }
 }

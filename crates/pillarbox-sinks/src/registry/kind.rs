@@ -77,6 +77,13 @@ pub trait Target: Any + fmt::Debug + Send + Sync {
     /// Says which key is wrong and what to do, without showing secrets: [`Build::problem`].
     fn sink(&self, build: &Build<'_>) -> Result<Arc<dyn Sink>, ConfigError>;
 
+    /// Returns a remark for each setting that is allowed and probably a mistake: [`Build::remark`]. Nothing is sent, and no name
+    /// is resolved.
+    fn remarks(&self, build: &Build<'_>) -> Vec<String> {
+        let _ = build;
+        Vec::new()
+    }
+
     /// Returns the HTTP request that this event is sent as, without secrets. `None` when it is not sent over HTTP.
     fn request(&self, event: &EventParts<'_>) -> Option<ShownRequest> {
         let _ = event;
@@ -144,7 +151,12 @@ impl Build<'_> {
 
     /// Returns an error about this destination. The text begins with the key's name.
     pub fn problem(&self, what: impl fmt::Display) -> ConfigError {
-        ConfigError::new(format!("{}.{what}", self.place))
+        ConfigError::new(self.remark(what))
+    }
+
+    /// Returns a sentence about this destination. The text begins with the key's name.
+    pub fn remark(&self, what: impl fmt::Display) -> String {
+        format!("{}.{what}", self.place)
     }
 }
 

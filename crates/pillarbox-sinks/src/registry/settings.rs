@@ -169,7 +169,17 @@ impl DestinationSettings {
     /// # Errors
     /// As [`DestinationSettings::build`].
     pub fn sink(&self, resolver: &dyn Resolver) -> Result<Arc<dyn Sink>, ConfigError> {
-        self.target.sink(&Build { place: &self.place, timeout: self.timeout, files: &self.files, resolver })
+        self.target.sink(&self.inputs(resolver))
+    }
+
+    /// Returns a remark for each setting that is allowed and probably a mistake, without secrets.
+    #[must_use]
+    pub fn remarks(&self, resolver: &dyn Resolver) -> Vec<String> {
+        self.target.remarks(&self.inputs(resolver))
+    }
+
+    fn inputs<'a>(&'a self, resolver: &'a dyn Resolver) -> Build<'a> {
+        Build { place: &self.place, timeout: self.timeout, files: &self.files, resolver }
     }
 
     /// Returns the destination of a relay, with this sink and the limits of the configuration.

@@ -9,8 +9,9 @@ use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use futures_util::stream;
-use pillarbox::SendErrorKind;
-use pillarbox_sinks::http::HttpSettings;
+use pillarbox::sink::Receipt;
+use pillarbox::{Message, SendErrorKind, Sink};
+use pillarbox_sinks::http::{HttpSettings, HttpSink};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -50,14 +51,19 @@ async fn every_2xx_is_success() {
     for status in [200, 201, 202, 204] {
         let receiver = answering(status, &[], "").await;
         assert_eq!(send(local(receiver.url()), placed()).await, Ok(()), "{status}");
+        let sink = HttpSink::new(local(receiver.url())).unwrap();
+        let receipts = sink.send_for_receipts(&[Message::new(Arc::new(placed()), 1)]).await;
+        assert_eq!(receipts, [Ok(Receipt::with_status(status))]);
     }
 }
 
 #[tokio::test]
-async fn gone_rejects() {
-    let error = failure(local(answering(410, &[], "unsubscribed").await.url())).await;
-    assert_eq!((error.kind, error.status), (SendErrorKind::Reject, Some(410)));
-    assert_eq!(error.answer.as_deref(), Some("unsubscribed"));
+async fn gone_and_unprocessable_reject() {
+    for status in [410, 422] {
+        let error = failure(local(answering(status, &[], "unsubscribed").await.url())).await;
+        assert_eq!((error.kind, error.status), (SendErrorKind::Reject, Some(status)));
+        assert_eq!(error.answer.as_deref(), Some("unsubscribed"));
+    }
 }
 
 #[tokio::test]

@@ -5,10 +5,12 @@ import base64
 import json
 import ssl
 import sys
+import time
 from pathlib import Path
 
 import nats
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.errors import ServiceUnavailableError
 
 url, user, password, stream, directory = sys.argv[1:6]
 
@@ -21,15 +23,29 @@ def tls():
     return context
 
 
+async def open_reader(jetstream, first):
+    config = ConsumerConfig(
+        deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=first, ack_policy=AckPolicy.NONE
+    )
+    return await jetstream.pull_subscribe("", stream=stream, config=config)
+
+
 async def main():
     client = await nats.connect(url.split(","), user=user, password=password, tls=tls())
     jetstream = client.jetstream(timeout=30)
     last = (await jetstream.stream_info(stream)).state.last_seq
-    config = ConsumerConfig(deliver_policy=DeliverPolicy.ALL, ack_policy=AckPolicy.NONE)
-    reader = await jetstream.pull_subscribe("", stream=stream, config=config)
-    done = 0 if last else None
-    while done is not None and done < last:
-        for message in await reader.fetch(500, timeout=30):
+    done, deadline, reader = 0, time.monotonic() + 60, None
+    while done < last:
+        try:
+            reader = reader or await open_reader(jetstream, done + 1)
+            messages = await reader.fetch(500, timeout=30)
+        except ServiceUnavailableError:
+            # The server of the consumer restarted, and lost the consumer with its memory. Another one continues.
+            if time.monotonic() > deadline:
+                raise
+            reader = None
+            continue
+        for message in messages:
             done = message.metadata.sequence.stream
             print(json.dumps({
                 "body": base64.b64encode(message.data).decode(),

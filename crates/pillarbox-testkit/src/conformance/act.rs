@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use pillarbox::delivery::{Answer, Change};
 use pillarbox::store::{
-    AuditView, Entry, LOSSES_BEFORE_FAILED, Marked, Paging, REPLAY_OF, Replayed, Retried, Selection, State,
+    AuditView, Entry, LOSSES_BEFORE_FAILED, Marked, Paging, REPLAY_OF, REPLAY_TO, Replayed, Retried, Selection, State,
+    ToDestination,
 };
-use pillarbox::{Event, RetryPolicy, SendError, Status};
+use pillarbox::{Event, RetryPolicy, Route, Routes, SendError, Status};
 use uuid::Uuid;
 
 use super::Outbox;
@@ -18,7 +19,7 @@ async fn mark(outbox: &dyn Outbox, ids: &[Uuid]) -> Vec<(Uuid, Marked)> {
 }
 
 async fn replay(outbox: &dyn Outbox, id: Uuid) -> Uuid {
-    match outbox.inspect().replay(&[id], BY_ANN).await.unwrap()[..] {
+    match outbox.inspect().replay(&[id], None, BY_ANN).await.unwrap()[..] {
         [(old, Replayed::As { id: new })] if old == id => new,
         ref other => panic!("{other:?}"),
     }
@@ -84,7 +85,7 @@ pub async fn a_replay_is_a_new_event_that_is_due(outbox: &dyn Outbox) {
     assert_eq!((event.event_type.as_str(), event.max_attempts, event.attempts), ("order.placed", Some(9), 0));
     assert_eq!(serde_json::from_str::<Vec<u8>>(event.payload.get()).unwrap(), [1, 2]);
     assert_eq!((event.headers["tenant"].as_str(), event.headers[REPLAY_OF].clone()), ("acme", first.id.to_string()));
-    assert!(event.seq > first.seq && event.created_at >= first.created_at);
+    assert!(Some(event.seq) > first.seq && event.created_at >= first.created_at);
     let after = outbox.get(first.id).await;
     assert_eq!((after.event.status, after.event.updated_at), (Status::Delivered, before.event.updated_at));
 }
@@ -101,10 +102,61 @@ pub async fn every_replay_has_a_key_of_its_own(outbox: &dyn Outbox) {
         outbox.claim_and_settle(Change::Deliver).await;
         ids.push(id);
     }
-    let again = outbox.inspect().replay(&ids, BY_ANN).await.unwrap();
+    let again = outbox.inspect().replay(&ids, None, BY_ANN).await.unwrap();
     assert!(again.iter().all(|(_, replayed)| matches!(replayed, Replayed::As { .. })), "{again:?}");
     assert_eq!(outbox.claim().await.len(), 4);
     assert_eq!(outbox.rows("outbox_event").await, 8);
+}
+
+fn only(name: &str, routed_to: &[&str]) -> ToDestination {
+    let routes = [Route::new("order.*", routed_to.iter().copied())];
+    ToDestination { name: name.to_owned(), routes: Routes::new(routes.into()) }
+}
+
+/// A replay to one destination is sent there, and the event's other destinations do not receive it again.
+pub async fn a_replay_to_one_destination_leaves_the_others_out(outbox: &dyn Outbox) {
+    let first = outbox.emit_one().await;
+    outbox.claim_and_settle(Change::Deliver).await;
+    let to_mail = only("mail", &["audit", "mail", "runner"]);
+    let answers = outbox.inspect().replay(&[first.id], Some(&to_mail), BY_ANN).await.unwrap();
+    let [(_, Replayed::As { id })] = answers[..] else { panic!("{answers:?}") };
+    let claimed = outbox.claim_one().await;
+    assert_eq!((claimed.event().id, claimed.event().headers[REPLAY_TO].as_str()), (id, "mail"));
+    let due = claimed.deliveries().iter().filter(|row| row.is_due()).map(|row| row.destination.as_str());
+    assert_eq!((due.collect::<Vec<_>>(), claimed.deliveries().len()), (vec!["mail"], 3));
+
+    // A failure of its destination is retried there alone.
+    let verdict = judged(&claimed, &["audit", "mail", "runner"], vec![("mail", failed("busy"))]);
+    outbox.settle(vec![claimed.settle(verdict)]).await;
+    outbox.age(id, RetryPolicy::default().base).await;
+    let claimed = outbox.claim_one().await;
+    let due = claimed.deliveries().iter().filter(|row| row.is_due()).map(|row| row.destination.as_str());
+    assert_eq!(due.collect::<Vec<_>>(), ["mail"]);
+    let verdict = judged(&claimed, &["audit", "mail", "runner"], vec![("mail", Answer::Sent)]);
+    outbox.settle(vec![claimed.settle(verdict)]).await;
+    let detail = outbox.get(id).await;
+    assert_eq!((detail.event.status, detail.event.attempts), (Status::Delivered, 1));
+
+    // A replay of it goes to all again.
+    let again = replay(outbox, id).await;
+    let claimed = outbox.claim_one().await;
+    assert_eq!((claimed.event().id, claimed.deliveries().len()), (again, 0));
+    assert_eq!(claimed.event().headers.get(REPLAY_TO), None);
+}
+
+/// An event is replayed only to a destination that its route leads to, and one with a single destination needs no rows.
+pub async fn a_replay_to_one_destination_follows_the_route(outbox: &dyn Outbox) {
+    let first = outbox.emit_one().await;
+    outbox.claim_and_settle(fail()).await;
+    for to in [only("crm", &["audit", "mail"]), ToDestination { routes: Routes::default(), ..only("mail", &[]) }] {
+        let answers = outbox.inspect().replay(&[first.id], Some(&to), BY_ANN).await.unwrap();
+        assert_eq!(answers, [(first.id, Replayed::NotRouted)]);
+    }
+    assert_eq!(outbox.rows("outbox_event").await, 1);
+    let answers = outbox.inspect().replay(&[first.id], Some(&only("mail", &["mail"])), BY_ANN).await.unwrap();
+    assert!(matches!(answers[..], [(_, Replayed::As { .. })]), "{answers:?}");
+    assert_eq!(outbox.rows("outbox_delivery").await, 0);
+    assert!(outbox.claim_one().await.deliveries().is_empty());
 }
 
 /// A pending event is not replayed.
@@ -112,7 +164,7 @@ pub async fn only_what_is_done_is_replayed(outbox: &dyn Outbox) {
     let events = one_of_each(outbox).await;
     let unknown = Uuid::new_v4();
     let ids: Vec<Uuid> = events.iter().map(|(_, emitted)| emitted.id).chain([unknown]).collect();
-    let answers = outbox.inspect().replay(&ids, BY_ANN).await.unwrap();
+    let answers = outbox.inspect().replay(&ids, None, BY_ANN).await.unwrap();
     assert_eq!(answers.iter().map(|(id, _)| *id).collect::<Vec<_>>(), ids);
     for ((state, _), (_, answer)) in events.iter().zip(&answers) {
         match state {
@@ -137,7 +189,7 @@ pub async fn what_people_do_is_written_down(outbox: &dyn Outbox) {
     inspect.fail(&emitted, "no", by("ann", "three orders")).await.unwrap();
     inspect.retry(&Selection::Ids(emitted[..2].to_vec()), by("bob", "two of them")).await.unwrap();
     inspect.retry(&Selection::Ids(vec![Uuid::new_v4()]), by("bob", "nothing")).await.unwrap();
-    inspect.replay(&emitted, by("cid", "the third")).await.unwrap();
+    inspect.replay(&emitted, None, by("cid", "the third")).await.unwrap();
     let event = || Event::new("Order", "told", "order.told");
     let told_once = inspect.emit_by("dee", event(), false).await.unwrap();
     assert!(inspect.emit_by("dee", event(), false).await.is_err());
@@ -193,7 +245,7 @@ pub async fn what_has_changed_since_it_was_chosen_is_left_alone(outbox: &dyn Out
     assert_ne!(retry().await, Retried::Due, "it has changed since");
     let mark = inspect.fail(&[event.id], "no", chosen).await.unwrap();
     assert_ne!(mark[0].1, Marked::Failed, "it was to be failed as it was then");
-    let replay = inspect.replay(&[event.id], chosen).await.unwrap();
+    let replay = inspect.replay(&[event.id], None, chosen).await.unwrap();
     assert!(!matches!(replay[0].1, Replayed::As { .. }));
     let counted = [("ann", "retry", "all", Some(1)), ("ann", "fail", "one", Some(1))];
     assert_eq!(told(&inspect.audit(None, 10).await.unwrap()), counted);

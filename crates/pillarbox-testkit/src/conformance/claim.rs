@@ -125,7 +125,13 @@ pub async fn a_claim_carries_the_event_as_it_was_emitted(outbox: &dyn Outbox) {
     let claimed = outbox.claim_one().await;
     let event = claimed.event();
     assert_eq!(
-        (event.id, event.seq, event.aggregate_type.as_str(), event.aggregate_id.as_str(), event.event_type.as_str()),
+        (
+            event.id,
+            Some(event.seq),
+            event.aggregate_type.as_str(),
+            event.aggregate_id.as_str(),
+            event.event_type.as_str()
+        ),
         (emitted.id, emitted.seq, "Bestellung", "ä-1", "order.placed")
     );
     let payload: serde_json::Value = event.payload_as().expect("JSON");

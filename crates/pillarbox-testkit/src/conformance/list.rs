@@ -123,6 +123,67 @@ pub async fn a_list_can_begin_with_the_oldest(outbox: &dyn Outbox) {
     assert_eq!(pages(outbox, &in_state(State::Delivered), turn()).await.concat(), emitted[3..]);
 }
 
+/// From the last page back to the first, each page is the one that was seen on the way there.
+pub async fn every_list_can_be_turned_back(outbox: &dyn Outbox) {
+    for (number, on) in ["mail", "mail", "runner", "runner", "runner"].into_iter().enumerate() {
+        outbox.emit_event(event(number)).await;
+        outbox.claim_and_settle(park(on)).await;
+    }
+    for number in 10..14 {
+        outbox.emit_event(event(number)).await;
+        outbox.claim_and_settle(if number % 2 == 0 { fail() } else { Change::Deliver }).await;
+    }
+    outbox.emit((20..24).map(event).collect()).await;
+    let parked_on = Filter { parked_on: Some("runner".to_owned()), ..Filter::default() };
+    let searched = Filter { search: Some("order".to_owned()), ..Filter::default() };
+    let states = [State::Pending, State::Due, State::Parked, State::Failed, State::Delivered].map(in_state);
+    for filter in states.into_iter().chain([Filter::default(), parked_on, searched]) {
+        for (limit, oldest_first) in [(1, false), (2, false), (2, true), (3, false), (4, true)] {
+            turn_back(outbox, &filter, Paging { limit, oldest_first, ..Paging::default() }).await;
+        }
+    }
+}
+
+async fn turn_back(outbox: &dyn Outbox, filter: &Filter, mut turn: Paging) {
+    let mut there = pages(outbox, filter, turn.clone()).await;
+    let mut page = outbox.inspect().list(filter, &turn).await.unwrap();
+    assert!(page.previous.is_none() && !page.events.is_empty(), "{filter:?}");
+    while let Some(next) = page.next {
+        turn = turn.after(next);
+        page = outbox.inspect().list(filter, &turn).await.unwrap();
+    }
+    assert_eq!(Some(ids(&page.events)), there.pop());
+    while let Some(previous) = page.previous {
+        turn = turn.before(previous.to_string().parse().unwrap());
+        page = outbox.inspect().list(filter, &turn).await.unwrap();
+        assert_eq!(Some(ids(&page.events)), there.pop(), "{filter:?} {turn:?}");
+        // And forth again, from where it ended.
+        let next = page.next.clone().unwrap();
+        let following = outbox.inspect().list(filter, &turn.clone().after(next)).await.unwrap();
+        assert!(following.events.iter().all(|event| !ids(&page.events).contains(&event.id)), "{filter:?} {turn:?}");
+    }
+    assert!(there.is_empty(), "{filter:?} {turn:?}: {there:?}");
+}
+
+/// Delivered events with failed attempts, too.
+pub async fn events_with_failures_can_be_asked_for(outbox: &dyn Outbox) {
+    outbox.emit_event(event(1)).await;
+    outbox.claim_and_settle(Change::Deliver).await;
+    let emitted = outbox.emit_event(event(2)).await;
+    let claimed = outbox.claim_one().await;
+    let verdict = judged(&claimed, &["runner"], vec![("runner", super::outbox::failed("busy"))]);
+    outbox.settle(vec![claimed.settle(verdict)]).await;
+    let had_failures = || Filter { had_failures: true, ..Filter::default() };
+    assert_eq!(list(outbox, had_failures()).await, [emitted.id]);
+    outbox.age(emitted.id, pillarbox::RetryPolicy::default().base).await;
+    let claimed = outbox.claim_one().await;
+    let verdict = judged(&claimed, &["runner"], vec![("runner", Answer::Sent)]);
+    outbox.settle(vec![claimed.settle(verdict)]).await;
+    assert_eq!(list(outbox, had_failures()).await, [emitted.id]);
+    let delivered = Filter { state: Some(State::Delivered), ..had_failures() };
+    assert_eq!(list(outbox, delivered).await, [emitted.id]);
+}
+
 /// Each field alone, and several together.
 pub async fn each_filter_narrows_the_list(outbox: &dyn Outbox) {
     let hour = Duration::from_secs(3600);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::delivery::{Answer, Change, Verdict};
-use pillarbox::store::{EventView, Filter, Paging, State, fold_error};
+use pillarbox::store::{Claimed, EventView, Filter, Paging, SEARCH_LIMIT, State, fold_error};
 use pillarbox::{Event, SendError};
 use uuid::Uuid;
 
@@ -27,15 +27,89 @@ pub async fn find_takes_ids_keys_and_aggregates(outbox: &dyn Outbox) {
         }
     }
     outbox.emit_many(3).await;
-    let find = async |text: &str| ids(&outbox.inspect().find(text).await.unwrap());
+    let find = async |text: &str| ids(&outbox.inspect().find(text).await.unwrap().events);
     assert_eq!(find(&emitted[0].to_string()).await, [emitted[0]]);
     assert_eq!(find(&emitted[0].simple().to_string().to_uppercase()).await, [emitted[0]]);
     assert_eq!(find("the-key").await, [emitted[2], emitted[1], emitted[0]]);
     assert_eq!(find("N-77").await, [emitted[3], emitted[2], emitted[1], emitted[0]]);
     assert_eq!(find("Order:0").await.len(), 1);
-    for text in ["", "n-77", "N-7", "the", "N-7%", "no\0thing", &Uuid::new_v4().to_string()] {
+    for text in ["Order N-77", "Order:N-77", " order  N-77 ", "Order #N-77"] {
+        assert_eq!(find(text).await, [emitted[1], emitted[0]], "{text}");
+    }
+    assert_eq!(find("File/N-77").await, [emitted[2]]);
+    for text in
+        ["", "n-77", "N-7", "the", "N-7%", "no\0thing", "Order n-77", "Orders N-77", &Uuid::new_v4().to_string()]
+    {
         assert!(find(text).await.is_empty(), "{text}");
     }
+}
+
+/// Every event of an aggregate, whatever its state and however many newer events of others there are; the newest ones if there are
+/// more than a search returns.
+pub async fn find_returns_the_history_of_an_aggregate(outbox: &dyn Outbox) {
+    let of = |number: usize| {
+        let key = format!("{number}");
+        Event::new("shop.Order", "eu:4 2", "order.changed").idempotency_key(key)
+    };
+    let emitted = outbox.emit((0..SEARCH_LIMIT + 5).map(of).collect()).await;
+    let mut emitted: Vec<Uuid> = emitted.into_iter().map(|emitted| emitted.id).collect();
+    let settle = |(number, claimed): (usize, Claimed)| {
+        let change = match number % 50 {
+            3 => fail(),
+            4 => park("runner"),
+            _ => Change::Deliver,
+        };
+        claimed.settle(Verdict::of(change, 0))
+    };
+    outbox.settle(outbox.claim().await.into_iter().enumerate().map(settle).collect()).await;
+    let named = Uuid::new_v4();
+    let by_uuid = outbox.emit_event(Event::new("Order", named, "order.placed")).await.id;
+    outbox.claim_and_settle(Change::Deliver).await;
+    outbox.emit_many(100).await;
+    let deliver = |claimed: Claimed| claimed.settle(Verdict::of(Change::Deliver, 0));
+    outbox.settle(outbox.claim().await.into_iter().map(deliver).collect()).await;
+    emitted.reverse();
+    let find = async |text: &str| ids(&outbox.inspect().find(text).await.unwrap().events);
+    for text in ["shop.Order eu:4 2", "shop.Order:eu:4 2", "eu:4 2", "SHOP.order/eu:4 2"] {
+        assert_eq!(find(text).await, emitted[..SEARCH_LIMIT], "{text}");
+    }
+    for text in [named.to_string(), format!("Order {named}"), format!("Order:{named}")] {
+        assert_eq!(find(&text).await, [by_uuid], "{text}");
+    }
+    assert_eq!(find("Order 42").await.len(), 1);
+    assert!(outbox.inspect().find("eu:4 2").await.unwrap().unseen.is_none(), "so few events are all searched");
+}
+
+/// In a large outbox, a search finds the delivered events without a key of their own, or says that it did not search the others.
+pub async fn find_tells_what_it_has_not_searched(outbox: &dyn Outbox) {
+    let keyed = outbox.emit_event(Event::new("Order", "A-1", "order.changed").idempotency_key("k-1")).await.id;
+    let plain = outbox.emit_event(Event::new("Order", "A-1", "order.placed")).await.id;
+    let other = outbox.emit_event(Event::new("Invoice", "A-1", "invoice.sent")).await.id;
+    let deliver = |claimed: Claimed| claimed.settle(Verdict::of(Change::Deliver, 0));
+    outbox.settle(outbox.claim().await.into_iter().map(deliver).collect()).await;
+    let open = outbox.emit_event(Event::new("Order", "A-1", "order.paid")).await.id;
+    for part in 0..11 {
+        outbox.emit((0..1000).map(|number| event(part * 1000 + number)).collect()).await;
+    }
+    outbox.emit_event(Event::new("Invoice", "Z", "invoice.sent")).await;
+    let find = async |text: &str| outbox.inspect().find(text).await.unwrap();
+    let found = find("Order A-1").await;
+    match found.unseen {
+        Some(unseen) => {
+            assert_eq!(ids(&found.events), [open, plain]);
+            let age = outbox.now().await - unseen.delivered_before;
+            assert!(age.num_seconds() < 600, "{age}");
+        }
+        // An index has them all.
+        None => assert_eq!(ids(&found.events), [open, plain, keyed]),
+    }
+    let found = find("A-1").await;
+    let known = if found.unseen.is_some() { vec![open, other, plain] } else { vec![open, other, plain, keyed] };
+    assert_eq!(ids(&found.events), known);
+    for text in [keyed.to_string(), "k-1".to_owned()] {
+        assert_eq!(ids(&find(&text).await.events), [keyed]);
+    }
+    assert_eq!(find(&keyed.to_string()).await.unseen, None, "an id needs no further search");
 }
 
 /// Before and after the event, in order, of its own aggregate only.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use pillarbox::delivery::Change;
+use pillarbox::delivery::{Answer, Change, UNROUTED};
 use pillarbox::store::{Ask, Filter, Parked, Retried, Selection, State};
-use pillarbox::{Emitted, Event, Status};
+use pillarbox::{Emitted, Event, SendError, Status};
 use uuid::Uuid;
 
 use super::Outbox;
-use super::outbox::{ASK, BY_ANN, event, fail, park};
+use super::outbox::{ASK, BY_ANN, event, fail, judged, park};
 
 /// Emits one event in each state that a single event can have.
 pub(super) async fn one_of_each(outbox: &dyn Outbox) -> [(State, Emitted); 6] {
@@ -46,6 +46,33 @@ pub async fn counts_tell_where_the_events_are(outbox: &dyn Outbox) {
     assert_eq!(counts.parked, [Parked { on: "runner".to_owned(), count: 1 }]);
     let oldest = counts.oldest_due.expect("something is due");
     assert!(oldest >= Duration::from_secs(60) && oldest < Duration::from_secs(120), "{oldest:?}");
+}
+
+/// The waiting events of each destination, also of those that wait for one destination of several.
+pub async fn waiting_tells_what_waits_for_whom(outbox: &dyn Outbox) {
+    assert_eq!(outbox.inspect().waiting().await.unwrap(), []);
+    let first = outbox.emit_one().await;
+    let claimed = outbox.claim_one().await;
+    let down = || Answer::Parked { error: Some(SendError::unavailable("down")), tried: None };
+    let answers = vec![("audit", down()), ("mail", down()), ("runner", Answer::Sent)];
+    let verdict = judged(&claimed, &["audit", "mail", "runner"], answers);
+    outbox.settle(vec![claimed.settle(verdict)]).await;
+    let second = outbox.emit_event(event(7)).await;
+    outbox.claim_and_settle(park("mail")).await;
+    outbox.emit_event(event(8)).await;
+    outbox.claim_and_settle(park(UNROUTED)).await;
+    outbox.emit_event(event(9)).await;
+    let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3600));
+    outbox.age(first.id, hour).await;
+    outbox.age(second.id, minute).await;
+
+    let mut waiting = outbox.inspect().waiting().await.unwrap();
+    waiting.sort_by(|one, other| one.on.cmp(&other.on));
+    let found: Vec<(&str, u64, bool)> = waiting.iter().map(|one| (one.on.as_str(), one.count, one.at_least)).collect();
+    assert_eq!(found, [("audit", 1, false), ("mail", 2, false), (UNROUTED, 1, false)]);
+    let ages: Vec<Duration> = waiting.iter().map(|one| one.oldest.expect("an age")).collect();
+    let is_about = |age: Duration, wanted: Duration| age >= wanted && age < wanted + minute;
+    assert!(is_about(ages[0], hour) && is_about(ages[1], hour) && is_about(ages[2], Duration::ZERO), "{ages:?}");
 }
 
 /// The number of waiting events, for metrics that are read all the time.
@@ -86,7 +113,7 @@ pub async fn get_tells_everything(outbox: &dyn Outbox) {
     let detail = outbox.get(emitted.id).await;
     let event = &detail.event;
     assert_eq!(
-        (event.seq, event.aggregate_type.as_str(), event.aggregate_id.as_str(), event.event_type.as_str()),
+        (Some(event.seq), event.aggregate_type.as_str(), event.aggregate_id.as_str(), event.event_type.as_str()),
         (emitted.seq, "Order", "42", "order.placed")
     );
     assert_eq!((event.status, event.state, event.idempotency_key.as_str()), (Status::Pending, State::Due, "Order:42"));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::delivery::{Answer, Change, Verdict};
-use pillarbox::store::State;
+use pillarbox::store::{AttemptView, State};
 use pillarbox::{SendError, Status};
 
 use super::Outbox;
@@ -21,6 +21,19 @@ pub async fn delivered_is_terminal(outbox: &dyn Outbox) {
     let age = outbox.now().await - event.delivered_at.expect("a moment of delivery");
     assert!(age.num_seconds().abs() < 60, "{age}");
     assert!(outbox.claim().await.is_empty());
+}
+
+/// An event that was delivered after failures shows how many there were.
+pub async fn a_delivery_keeps_the_number_of_failures(outbox: &dyn Outbox) {
+    let emitted = outbox.emit_one().await;
+    fail_once(outbox, failed("busy")).await;
+    outbox.age(emitted.id, Duration::from_secs(7200)).await;
+    let claimed = outbox.claim_one().await;
+    let verdict = judged(&claimed, &[PLACE], vec![(PLACE, Answer::Sent)]);
+    outbox.settle(vec![claimed.settle(verdict)]).await;
+    let detail = outbox.get(emitted.id).await;
+    assert_eq!((detail.event.status, detail.event.attempts), (Status::Delivered, 1));
+    assert_eq!((detail.event.error_message.as_str(), detail.failed_attempts.len()), ("", 1));
 }
 
 /// A released event is as if it had not been claimed.
@@ -55,6 +68,45 @@ pub async fn attempts_are_kept_and_numbered(outbox: &dyn Outbox) {
     assert_eq!((attempts[1].status_code, attempts[1].answer.as_deref()), (None, None));
     let age = outbox.now().await - attempts[1].attempted_at;
     assert!(age.num_seconds().abs() < 60, "{age}");
+}
+
+/// With their status and duration, numbered with the failed ones.
+pub async fn successful_attempts_can_be_recorded(outbox: &dyn Outbox) {
+    let emitted = outbox.emit_one().await;
+    let places = [PLACE, "audit"];
+    let recorded = |status, took| Answer::Recorded { status, took: Duration::from_millis(took) };
+    let claimed = outbox.claim_one().await;
+    let verdict = judged(&claimed, &places, vec![(PLACE, recorded(Some(204), 35)), ("audit", failed("no"))]);
+    outbox.settle(vec![claimed.settle(verdict)]).await;
+    outbox.age(emitted.id, Duration::from_secs(7200)).await;
+    let claimed = outbox.claim_one().await;
+    let verdict = judged(&claimed, &places, vec![("audit", recorded(None, 7))]);
+    outbox.settle(vec![claimed.settle(verdict)]).await;
+    let plain = outbox.emit_one().await;
+    let claimed = outbox.claim_one().await;
+    let verdict = judged(&claimed, &[PLACE], vec![(PLACE, recorded(Some(200), 3))]);
+    outbox.settle(vec![claimed.settle(verdict)]).await;
+
+    let seen = async |id| {
+        let detail = outbox.get(id).await;
+        assert_eq!(detail.event.status, Status::Delivered);
+        assert!(detail.delivered_attempts.iter().all(|attempt| attempt.delivered && attempt.error.is_empty()));
+        assert!(detail.failed_attempts.iter().all(|attempt| !attempt.delivered && attempt.error == "no"));
+        let told = |attempt: &AttemptView| {
+            (attempt.number, attempt.destination.clone(), attempt.delivered, attempt.status_code, attempt.took_ms)
+        };
+        detail.attempts().into_iter().map(told).collect::<Vec<_>>()
+    };
+    let told = seen(emitted.id).await;
+    let failed_after = told[0].4;
+    let row = |number, place: &str, delivered, code, took| (number, place.to_owned(), delivered, code, took);
+    let all = [
+        row(1, "audit", false, None, failed_after),
+        row(2, PLACE, true, Some(204), 35),
+        row(3, "audit", true, None, 7),
+    ];
+    assert_eq!(told, all);
+    assert_eq!(seen(plain.id).await, [row(1, PLACE, true, Some(200), 3)]);
 }
 
 async fn fail_once(outbox: &dyn Outbox, answer: Answer) {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use pillarbox::store::{
-    AuditView, Counts, DeadLetters, Depth, Entry, EventDetail, EventView, Filter, Finding, Marked, Minute, Page,
-    Paging, PausedView, RelayView, Replayed, Retried, Selection,
+    AuditView, Counts, DeadLetters, Depth, Entry, EventDetail, EventView, Filter, Finding, Found, Marked, Minute, Page,
+    Paging, PausedView, RelayView, Replayed, Retried, Selection, ToDestination, Waiting,
 };
 use pillarbox::{Emitted, Event, Inspect, Store, StoreError, StoredEvent};
 use uuid::Uuid;
@@ -45,7 +45,7 @@ impl SimulatedOutbox {
                 Emitted::for_tests(&table.rows[&seq].event)
             };
             let emitted: Vec<Emitted> = events.into_iter().map(insert).collect();
-            emitted.iter().filter(|_| !commit).for_each(|emitted| table.remove(emitted.seq));
+            emitted.iter().filter(|_| !commit).filter_map(|emitted| emitted.seq).for_each(|seq| table.remove(seq));
             emitted
         })
     }
@@ -171,7 +171,7 @@ impl Inspect for SimulatedOutbox {
         refused()
     }
 
-    async fn find(&self, _: &str) -> Result<Vec<EventView>, StoreError> {
+    async fn find(&self, _: &str) -> Result<Found, StoreError> {
         refused()
     }
 
@@ -187,11 +187,20 @@ impl Inspect for SimulatedOutbox {
         refused()
     }
 
+    async fn waiting(&self) -> Result<Vec<Waiting>, StoreError> {
+        refused()
+    }
+
     async fn fail(&self, _: &[Uuid], _: &str, _: Entry<'_>) -> Result<Vec<(Uuid, Marked)>, StoreError> {
         refused()
     }
 
-    async fn replay(&self, _: &[Uuid], _: Entry<'_>) -> Result<Vec<(Uuid, Replayed)>, StoreError> {
+    async fn replay(
+        &self,
+        _: &[Uuid],
+        _: Option<&ToDestination>,
+        _: Entry<'_>,
+    ) -> Result<Vec<(Uuid, Replayed)>, StoreError> {
         refused()
     }
 

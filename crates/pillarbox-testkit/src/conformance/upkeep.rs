@@ -137,7 +137,7 @@ pub async fn remaining_counts_what_is_due_and_free(outbox: &dyn Outbox) {
 }
 
 fn heartbeat(id: Uuid, in_flight: usize, idle: bool) -> Heartbeat {
-    Heartbeat { id, host: "box-1".to_owned(), in_flight, idle }
+    Heartbeat { id, host: "box-1".to_owned(), in_flight, idle, configuration: Some("4f3a".to_owned()) }
 }
 
 /// A repeated report of a minute replaces the earlier one; the reports of two relays are added up.
@@ -150,6 +150,7 @@ pub async fn a_relay_tells_its_minutes_and_how_it_finds_its_destinations(outbox:
     let minute = |at, delivered: u64, failed| {
         let mut minute = Minute { delivered, failed, given_up: 1, ..Minute::new(at, "ledger") };
         (0..delivered).for_each(|_| minute.latency.add(Duration::from_millis(20)));
+        (0..failed).for_each(|_| minute.response.add(Duration::from_millis(3)));
         minute
     };
     let earlier = now - TimeDelta::minutes(2);
@@ -160,6 +161,8 @@ pub async fn a_relay_tells_its_minutes_and_how_it_finds_its_destinations(outbox:
     tell(one, &[minute(earlier, 1, 0), minute(now, 2, 0)], std::slice::from_ref(&lane)).await;
     (lane.down, lane.queued, lane.last_error) = (true, 7, Some("it's \"down\"".to_owned()));
     lane.last_error_at = Some(now);
+    (lane.limited, lane.down_since, lane.probe_at) = (true, Some(earlier), Some(now + TimeDelta::seconds(8)));
+    lane.recovered_at = Some(earlier - TimeDelta::hours(1));
     tell(one, &[minute(now, 5, 3)], std::slice::from_ref(&lane)).await;
     tell(other, &[minute(now, 10, 0)], &[]).await;
 
@@ -198,6 +201,12 @@ pub async fn relays_are_told_by_their_heartbeats(outbox: &dyn Outbox) {
     assert_eq!(relays.len(), 2);
     let relay = relays.iter().find(|relay| relay.id == one).unwrap();
     assert_eq!((relay.host.as_str(), relay.in_flight, relay.idle, relay.alive), ("box-1", 12, true, true));
+    assert_eq!(relay.configuration.as_deref(), Some("4f3a"));
+    let unknown = Uuid::new_v4();
+    store.heartbeat(&Heartbeat { configuration: None, ..heartbeat(unknown, 0, false) }).await.unwrap();
+    let relays = outbox.inspect().relays().await.unwrap();
+    assert_eq!(relays.iter().find(|relay| relay.id == unknown).unwrap().configuration, None);
+    store.farewell(unknown).await.unwrap();
     assert!(relay.started_at <= relay.heartbeat_at);
     store.farewell(one).await.unwrap();
     store.farewell(one).await.unwrap();

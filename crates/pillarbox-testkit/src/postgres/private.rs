@@ -31,6 +31,14 @@ impl PrivatePostgres {
         Self::start_with(&[("fsync", "off")]).await
     }
 
+    /// Starts a server whose log can be decoded, with a limit for what slots keep, and without `fsync`.
+    ///
+    /// # Panics
+    /// When PostgreSQL is missing or does not start.
+    pub async fn start_logical() -> Self {
+        Self::start_with(&[("fsync", "off"), ("wal_level", "logical"), ("max_slot_wal_keep_size", "256MB")]).await
+    }
+
     /// Starts a server with these settings of `postgresql.conf`, and otherwise PostgreSQL's own, durable defaults.
     ///
     /// # Panics

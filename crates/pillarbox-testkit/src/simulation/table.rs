@@ -103,7 +103,7 @@ impl Table {
         match table {
             "outbox_event" => Some(self.rows.len()),
             "outbox_delivery" => Some(self.rows.values().map(|row| row.deliveries.len()).sum()),
-            "outbox_attempt" => Some(self.rows.values().map(|row| row.failed_attempts.len()).sum()),
+            "outbox_attempt" => Some(self.rows.values().map(|row| row.attempts.len()).sum()),
             "outbox_relay" => Some(self.relays.relays.len()),
             "outbox_lane" => Some(self.relays.lanes.len()),
             "outbox_figure" => Some(self.relays.minutes.len()),

@@ -4,6 +4,7 @@
 -- A filter that is null matches everything. ?1 state, ?2 event type (a LIKE pattern), ?3 aggregate type, ?4 aggregate id,
 -- ?5 parked on, ?6 search (a LIKE pattern), ?7 since, ?8 until, ?9 limit, ?10 entries, ?11 to ?17 the stretch; ?18 destination,
 -- and the routes as JSON arrays: ?19 event types, ?20 aggregate types (LIKE patterns), ?21 whether they lead there (0 or 1).
+-- ?22 whether only events with failed attempts match.
 SELECT event.*, CASE WHEN event.status = 'failed' THEN coalesce(
            (SELECT destination FROM outbox_delivery
             WHERE event_id = event.id AND status = 'failed' ORDER BY destination LIMIT 1),
@@ -11,6 +12,7 @@ SELECT event.*, CASE WHEN event.status = 'failed' THEN coalesce(
 FROM (
     SELECT entry.*, row_number() OVER ({order}) AS number, count(*) OVER () AS length,
            (?1 IS NULL OR state = ?1 OR status = ?1)
+           AND (NOT ?22 OR attempts > 0)
            AND (?3 IS NULL OR aggregate_type = ?3)
            AND (?4 IS NULL OR aggregate_id = ?4)
            AND (?5 IS NULL OR coalesce(parked_on = ?5, false))

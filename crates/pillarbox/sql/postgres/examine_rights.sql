@@ -4,3 +4,7 @@ FROM unnest(ARRAY['outbox_event', 'outbox_delivery', 'outbox_attempt', 'outbox_r
                   'outbox_paused', 'outbox_job', 'outbox_session']) AS name,
      unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS privilege
 WHERE NOT has_table_privilege(quote_ident($1) || '.' || name, privilege)
+UNION ALL
+SELECT format('%s on %s', privilege, name)
+FROM unnest(ARRAY['outbox_log', 'outbox_log_key']) AS name, unnest(ARRAY['SELECT', 'UPDATE']) AS privilege
+WHERE NOT has_table_privilege(quote_ident($1) || '.' || name, privilege)

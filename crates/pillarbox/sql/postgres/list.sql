@@ -4,6 +4,7 @@
 -- A filter that is null matches everything. $1 state, $2 event type (a LIKE pattern), $3 aggregate type, $4 aggregate id,
 -- $5 parked on, $6 search (a LIKE pattern), $7 since, $8 until, $9 limit, $10 entries, $11 to $17 the stretch; $18 destination,
 -- and the routes: $19 event types, $20 aggregate types (LIKE patterns), $21 whether they lead there.
+-- $22 whether only events with failed attempts match.
 SELECT *, CASE WHEN status = 'failed' THEN coalesce(
            (SELECT destination::text FROM {schema}.outbox_delivery
             WHERE event_id = event.id AND status = 'failed' ORDER BY destination LIMIT 1),
@@ -12,6 +13,7 @@ SELECT *, CASE WHEN status = 'failed' THEN coalesce(
 FROM (
     SELECT *, row_number() OVER () AS number, lead(true) OVER () IS NULL AS is_last,
            ($1::text IS NULL OR state = $1 OR status = $1)
+           AND (NOT $22::boolean OR attempts > 0)
            AND ($3::text IS NULL OR aggregate_type = $3)
            AND ($4::text IS NULL OR aggregate_id = $4)
            AND ($5::text IS NULL OR parked_on = $5)

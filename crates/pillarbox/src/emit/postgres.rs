@@ -62,5 +62,5 @@ pub(crate) type Written = (Uuid, i64, String, String, String, DateTime<Utc>);
 
 pub(crate) fn emitted(row: Written, is_new: bool) -> Result<Emitted, DriverError> {
     let (id, seq, event_type, idempotency_key, status, created_at) = row;
-    Ok(Emitted { id, seq, event_type, idempotency_key, status: status.parse()?, created_at, is_new })
+    Ok(Emitted { id, seq: Some(seq), event_type, idempotency_key, status: status.parse()?, created_at, is_new })
 }

@@ -35,7 +35,7 @@ impl Transaction for &DatabaseTransaction {
             Database::Mysql => insert_one_mysql(self, row).await,
             Database::Sqlite => {
                 let written = self.insert(std::slice::from_ref(row)).await?;
-                Ok(written.first().map(|emitted| (emitted.seq, emitted.created_at)))
+                Ok(written.first().and_then(super::place))
             }
             Database::Postgres => {
                 let statement = Statement::from_sql_and_values(DbBackend::Postgres, postgres::one(row), values(row));

@@ -51,5 +51,13 @@ pub(crate) type Written = (String, i64, String, String, String, String);
 pub(crate) fn emitted(row: Written, is_new: bool) -> Result<Emitted, DriverError> {
     let (id, seq, event_type, idempotency_key, status, created_at) = row;
     let created_at = read_moment(&created_at);
-    Ok(Emitted { id: id.parse()?, seq, event_type, idempotency_key, status: status.parse()?, created_at, is_new })
+    Ok(Emitted {
+        id: id.parse()?,
+        seq: Some(seq),
+        event_type,
+        idempotency_key,
+        status: status.parse()?,
+        created_at,
+        is_new,
+    })
 }

@@ -11,7 +11,7 @@ const LONG: &str = "a number with too many digits for the database";
 const DEEP: &str = "more than 1000 levels of arrays and objects";
 
 /// Returns the first part of the text that cannot be stored, if there is one.
-pub(super) fn unstorable(text: &str) -> Option<&'static str> {
+pub(crate) fn unstorable(text: &str) -> Option<&'static str> {
     let mut rest = text.as_bytes();
     let mut depth = 0_usize;
     while let Some((first, after)) = rest.split_first() {

@@ -177,6 +177,14 @@ impl Job {
         lock(&self.flight.state).claimed.as_ref().map_or(Duration::ZERO, Claimed::left)
     }
 
+    /// Returns whether enough of the lease is left for a send with this timeout; without one, half of the lease.
+    pub(super) fn lasts(&self, timeout: Option<Duration>, lease: Duration) -> bool {
+        let state = lock(&self.flight.state);
+        state.claimed.as_ref().is_some_and(|claimed| {
+            claimed.left() > timeout.unwrap_or_else(|| claimed.own_lease().map_or(lease, |own| own.min(lease)) / 2)
+        })
+    }
+
     pub(super) fn ticket(&self) -> Option<Ticket> {
         lock(&self.flight.state).claimed.as_ref().map(Claimed::ticket)
     }
@@ -204,7 +212,8 @@ impl Job {
         }
         // The common case needs no judging.
         if answer == Answer::Sent && self.flight.before.len() == 1 && !self.flight.kept {
-            return self.flight.land(engine, Some(Verdict::of(Change::Deliver, 0)));
+            let failures = self.flight.before[self.place].attempts;
+            return self.flight.land(engine, Some(Verdict::of(Change::Deliver, failures)));
         }
         let last = {
             let mut state = lock(&self.flight.state);

@@ -1,6 +1,7 @@
 //! Send: the lane of one destination. Each lane has its own queue, workers, breaker and rate limit, so that no destination
 //! slows another. A lane reaches the store only through the engine's renew.
 
+mod outage;
 mod state;
 
 use std::collections::HashSet;
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use chrono::Utc;
 use futures_util::FutureExt;
 
 pub(super) use self::state::{FIRST_RAMP, State};
@@ -24,6 +26,9 @@ use crate::delivery::Answer;
 use crate::observe::panic_message;
 use crate::sink::Sink;
 use crate::store::{LOSSES_BEFORE_ALONE, Ticket};
+
+/// Events that wait for this long for the configured rate make their destination rate limited, for people.
+const LIMITED: Duration = Duration::from_secs(1);
 
 pub(super) struct Lane {
     pub(super) name: String,
@@ -255,6 +260,19 @@ impl Lane {
         Some(batch)
     }
 
+    /// Returns whether the rate is limited: by the configuration, with events that wait for it, by a destination that is slower
+    /// than its events come in, or by a destination that asked to slow down.
+    pub(super) fn is_limited(&self, state: &State) -> bool {
+        let now = clock::now();
+        let waits = |job: &Job| now.saturating_duration_since(job.claimed_at()) >= LIMITED;
+        if state.outage.since().is_some() {
+            return state.outage.is_slowed(now);
+        }
+        state.congested
+            || state.outage.is_slowed(now)
+            || self.rate.is_some() && (state.slow || state.queue.front().is_some_and(waits))
+    }
+
     /// Frees the bytes of a sent batch and starts workers for the rest of the queue.
     fn sent(self: &Arc<Self>, engine: &Arc<Engine>, bytes: usize, took: Duration) {
         let mut state = lock(&self.state);
@@ -284,9 +302,9 @@ impl Lane {
         Some(batch)
     }
 
-    /// Returns the leases of queued jobs that have less than `left` to run.
-    pub(super) fn waning(&self, left: Duration) -> Vec<Ticket> {
-        lock(&self.state).queue.iter().filter(|job| job.left() < left).filter_map(Job::ticket).collect()
+    /// Returns the leases of queued jobs that are half over. `lease` is the relay's.
+    pub(super) fn waning(&self, lease: Duration) -> Vec<Ticket> {
+        lock(&self.state).queue.iter().filter(|job| !job.lasts(None, lease)).filter_map(Job::ticket).collect()
     }
 
     /// Notes that the leases of these queued jobs were renewed.
@@ -304,7 +322,15 @@ impl Lane {
     pub(super) fn alive(&self, engine: &Engine, took: Duration) {
         self.answered.fetch_add(1, Ordering::Relaxed);
         let now = clock::now();
-        if lock(&self.state).breaker.alive(now.checked_sub(took).unwrap_or(now)) {
+        let ended = {
+            let mut state = lock(&self.state);
+            let ended = state.breaker.alive(now.checked_sub(took).unwrap_or(now));
+            if ended {
+                state.outage.end(Utc::now());
+            }
+            ended
+        };
+        if ended {
             tracing::info!(destination = self.name, "destination is up again");
             engine.recovered.notify_one();
         }

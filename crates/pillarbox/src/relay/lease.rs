@@ -14,15 +14,15 @@ impl Engine {
     /// Returns the jobs that may be sent now. Their leases last for the timeout, and are renewed where necessary. A job whose
     /// lease is too short is given back. If the lease was lost, another relay has the event, and the settle changes nothing.
     pub(super) async fn keep_leased(&self, batch: Vec<Job>, timeout: Option<Duration>) -> Vec<Job> {
-        let needed = timeout.unwrap_or(self.settings.lease / 2);
-        if batch.iter().all(|job| job.left() > needed) {
+        let lease = self.settings.lease;
+        if batch.iter().all(|job| job.lasts(timeout, lease)) {
             return batch;
         }
         self.renew(&batch).await;
         // Behind a job that is given back, the rest of its run is given back too.
         let mut is_short = false;
         let (short, held): (Vec<Job>, Vec<Job>) = batch.into_iter().partition(|job| {
-            is_short = (is_short && job.follows()) || job.left() <= needed;
+            is_short = (is_short && job.follows()) || !job.lasts(timeout, lease);
             is_short
         });
         // An answer, so that the answers of the event's other destinations are settled with it.
@@ -51,7 +51,7 @@ impl Engine {
                 self.keep_leases_of(sequence).await;
             }
             for lane in self.lanes.values() {
-                let waning = lane.waning(lease / 2);
+                let waning = lane.waning(lease);
                 if waning.is_empty() {
                     continue;
                 }

@@ -99,7 +99,7 @@ fn share(news: usize, everything: bool) -> usize {
 
 /// Returns whether only counters differ; they change all the time.
 fn is_as_well(known: &LaneView, lane: &LaneView) -> bool {
-    let well = |lane: &LaneView| (lane.paused, lane.down, lane.congested, lane.last_error_at);
+    let well = |lane: &LaneView| (lane.paused, lane.down, lane.limited, lane.last_error_at);
     well(known) == well(lane)
 }
 
@@ -184,14 +184,9 @@ mod tests {
     #[test]
     fn only_lanes_that_changed_are_told_and_outages_first() {
         let lane = |number: usize, queued: u64, down: bool| LaneView {
-            destination: format!("destination-{number:04}"),
-            paused: false,
             down,
-            congested: false,
             queued,
-            sending: 0,
-            last_error: None,
-            last_error_at: None,
+            ..LaneView::new(format!("destination-{number:04}"))
         };
         let mut metrics = Metrics::default();
         let first: Vec<LaneView> = (0..50).map(|number| lane(number, 0, false)).collect();

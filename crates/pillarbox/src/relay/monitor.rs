@@ -53,8 +53,12 @@ impl Lane {
         let state = lock(&self.state);
         LaneView {
             paused: self.is_paused(),
-            down: state.breaker.is_open(),
-            congested: state.congested,
+            // While the breaker is ajar, the outage has not ended.
+            down: state.breaker.is_open() || state.breaker.is_ajar(),
+            limited: self.is_limited(&state),
+            down_since: state.outage.since(),
+            probe_at: state.outage.probe_at(&state.breaker),
+            recovered_at: state.outage.ended_at(),
             queued: state.queue.len() as u64,
             sending: self.sending.load(Ordering::Relaxed) as u64,
             last_error,

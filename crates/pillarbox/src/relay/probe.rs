@@ -12,7 +12,7 @@ use super::load::lock;
 use super::{Engine, Phase};
 use crate::clock;
 use crate::delivery::Answer;
-use crate::sink::{SendError, SendErrorKind};
+use crate::sink::{Receipt, SendError, SendErrorKind};
 
 /// How long a probe that has failed waits for the results of other events.
 const SECOND_OPINION: Duration = Duration::from_secs(10);
@@ -91,7 +91,7 @@ pub(super) async fn probe(probing: Probing, mut job: Job) {
             // A timeout of a probe is always an outage, even if an earlier send was answered since: nothing else is sent now.
             Some(Err(error)) if matches!(error.kind, SendErrorKind::Unavailable | SendErrorKind::Timeout) => {
                 let error = SendError { kind: SendErrorKind::Unavailable, ..error };
-                lane.tally.failed(&error);
+                lane.tally.failed(&error, clock::since(started));
                 lane.log_still_down(&engine, &job, &error);
                 if lane.still_down(&error) {
                     let answer = lane.second_opinion(&engine, opening, error, clock::since(started)).await;
@@ -114,7 +114,7 @@ pub(super) async fn probe_with_the_next(probing: Probing) {
 
 impl Lane {
     /// Sends a probe. Without a timeout it may never be answered, so after a while another event probes, too.
-    async fn try_out(&self, engine: &Engine, job: &mut Job) -> Option<Result<(), SendError>> {
+    async fn try_out(&self, engine: &Engine, job: &mut Job) -> Option<Result<Receipt, SendError>> {
         let patience =
             self.timeout.map_or(engine.settings.breaker.cap.max(engine.settings.lease / 4), |timeout| timeout * 2);
         let mut sending = pin!(self.send(engine, std::slice::from_mut(job)));
@@ -131,8 +131,9 @@ impl Lane {
     /// Notes a probe that failed. Returns whether it is time to probe with another event.
     fn still_down(&self, error: &SendError) -> bool {
         let mut state = lock(&self.state);
-        state.breaker.still_down(clock::now(), error.after);
-        state.last_error = Some(error.clone());
+        let now = clock::now();
+        state.breaker.still_down(now, error.after);
+        state.met_outage(error, now);
         state.breaker.wants_another()
     }
 

@@ -18,7 +18,7 @@ use super::{Engine, Phase, probe};
 use crate::clock;
 use crate::delivery::Answer;
 use crate::observe::panic_message;
-use crate::sink::{Message, SendError, SendErrorKind};
+use crate::sink::{Message, Receipt, SendError, SendErrorKind};
 use crate::trace::SendSpan;
 
 impl Lane {
@@ -46,19 +46,20 @@ impl Lane {
         self: &Arc<Self>,
         engine: &Arc<Engine>,
         job: Job,
-        answer: Result<(), SendError>,
+        answer: Result<Receipt, SendError>,
         took: Duration,
     ) {
         match answer {
-            Ok(()) => {
+            Ok(Receipt { status }) => {
                 self.alive(engine, took);
-                self.tally.sent(job.event().created_at);
+                self.tally.sent(job.event().created_at, took);
                 self.log_sent(&job, took);
                 engine.observers.tell("sent", |observer| observer.sent(job.event(), &self.name, took));
-                job.answer(engine, Answer::Sent);
+                let recorded = engine.settings.records_successes();
+                job.answer(engine, if recorded { Answer::Recorded { status, took } } else { Answer::Sent });
             }
             Err(error) => {
-                self.tally.failed(&error);
+                self.tally.failed(&error, took);
                 engine.observers.tell("failed", |observer| observer.failed(job.event(), &self.name, &error));
                 self.failed(engine, job, error, took);
             }
@@ -70,6 +71,7 @@ impl Lane {
             // A timeout is not an answer. If it counted as one, the next timeout would count as the event's fault, and so on
             // through a whole outage, with an attempt used for each.
             if error.kind != SendErrorKind::Timeout {
+                self.tally.responded(took);
                 self.alive(engine, took);
             }
             self.log_failed(engine, &job, &error);
@@ -77,8 +79,9 @@ impl Lane {
         }
         let (met, waiting) = {
             let mut state = lock(&self.state);
-            let met = state.breaker.outage(clock::now(), error.after);
-            state.last_error = Some(error.clone());
+            let now = clock::now();
+            let met = state.breaker.outage(now, error.after);
+            state.met_outage(&error, now);
             let waiting = if met == Met::Opened { state.split_off(0) } else { VecDeque::new() };
             if met == Met::Opened {
                 state.ramp = FIRST_RAMP;
@@ -114,13 +117,13 @@ impl Lane {
     }
 
     /// Sends a batch, and renews leases that would run out meanwhile. Returns `None` if the shutdown timeout is over.
-    pub(super) async fn send(&self, engine: &Engine, batch: &mut [Job]) -> Option<Vec<Result<(), SendError>>> {
+    pub(super) async fn send(&self, engine: &Engine, batch: &mut [Job]) -> Option<Vec<Result<Receipt, SendError>>> {
         let mut messages: Vec<Message> = batch.iter().map(Job::message).collect();
         let spans = self.follow(engine, batch, &mut messages);
         let batch = &*batch;
         let _sending = Sending::begin(&self.sending, batch.len());
         let answered_before = self.answered.load(Ordering::Relaxed);
-        let sending = AssertUnwindSafe(engine.sending(self.sink.send(&messages))).catch_unwind();
+        let sending = AssertUnwindSafe(engine.sending(self.sink.send_for_receipts(&messages))).catch_unwind();
         let timed_out = async {
             match self.timeout {
                 Some(timeout) => tokio::time::sleep(timeout).await,

@@ -26,6 +26,17 @@ pub enum OnDelivered {
     Delete,
 }
 
+/// Which attempts are recorded in `outbox_attempt`, for people to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RecordAttempts {
+    /// The failed ones.
+    #[default]
+    Failed,
+    /// The successful ones, too, with the receiver's status code and the duration, unless delivered events are deleted. An
+    /// event is then one more insert.
+    All,
+}
+
 /// What happens to an event that no route matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unrouted {
@@ -55,6 +66,8 @@ pub struct RelaySettings {
     pub shutdown_timeout: Duration,
     /// Whether delivered events are kept or deleted.
     pub on_delivered: OnDelivered,
+    /// Which attempts are recorded.
+    pub record_attempts: RecordAttempts,
     /// How claims are held.
     pub claim_by: ClaimBy,
     /// Whether unrouted events are parked or discarded.
@@ -69,13 +82,21 @@ pub struct RelaySettings {
     pub cleanup_every: Option<Duration>,
     /// Which events count as old.
     pub retention: Retention,
-    /// The name of the relay's host in `outbox_relay`.
+    /// The name of the relay's host in `outbox_relay`; by default the host's own name.
     pub host: String,
+    /// A digest of the routes and destinations, at most 64 characters, for `outbox_relay`. Relays on one outbox must route alike,
+    /// and `pillarbox doctor` reports relays whose digests differ. `None` is compared with no other relay.
+    pub configuration: Option<String>,
     /// The prefix of the names of log lines.
     pub log_prefix: &'static str,
 }
 
 impl RelaySettings {
+    /// Returns whether successful attempts are recorded. A deleted event has no attempts.
+    pub(super) fn records_successes(&self) -> bool {
+        self.record_attempts == RecordAttempts::All && self.on_delivered == OnDelivered::Keep
+    }
+
     /// Returns whether a send with this timeout can begin: part of a lease is always over by then.
     #[must_use]
     pub fn leaves_time_for(&self, timeout: Duration) -> bool {
@@ -94,6 +115,7 @@ impl Default for RelaySettings {
             lease: Duration::from_secs(300),
             shutdown_timeout: Duration::from_secs(30),
             on_delivered: OnDelivered::default(),
+            record_attempts: RecordAttempts::default(),
             claim_by: ClaimBy::default(),
             unrouted: Unrouted::default(),
             order: Order::default(),
@@ -101,7 +123,8 @@ impl Default for RelaySettings {
             breaker: BreakerSettings::default(),
             cleanup_every: Some(Duration::from_secs(6 * 3600)),
             retention: Retention::default(),
-            host: "localhost".to_owned(),
+            host: whoami::hostname().unwrap_or_else(|_| "localhost".to_owned()),
+            configuration: None,
             log_prefix: "pillarbox",
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
@@ -14,8 +15,13 @@ pub(super) struct Tally {
     failed: AtomicU64,
     given_up: AtomicU64,
     latency: Box<[AtomicU64]>,
+    response: Box<[AtomicU64]>,
     /// The last error. Reading does not reset it.
     last_error: Mutex<Option<(DateTime<Utc>, String)>>,
+}
+
+fn buckets() -> Box<[AtomicU64]> {
+    std::iter::repeat_with(AtomicU64::default).take(Latency::BUCKETS).collect()
 }
 
 impl Default for Tally {
@@ -24,23 +30,32 @@ impl Default for Tally {
             delivered: AtomicU64::default(),
             failed: AtomicU64::default(),
             given_up: AtomicU64::default(),
-            latency: std::iter::repeat_with(AtomicU64::default).take(Latency::BUCKETS).collect(),
+            latency: buckets(),
+            response: buckets(),
             last_error: Mutex::default(),
         }
     }
 }
 
 impl Tally {
-    /// Counts an event that the destination accepted. The latency is by the host's clock, which decides nothing.
-    pub(super) fn sent(&self, emitted_at: DateTime<Utc>) {
+    /// Counts an event that the destination accepted after `took`. The latency is by the host's clock, which decides nothing.
+    pub(super) fn sent(&self, emitted_at: DateTime<Utc>, took: Duration) {
         let latency = Utc::now().signed_duration_since(emitted_at).to_std().unwrap_or_default();
         self.latency[Latency::bucket(latency)].fetch_add(1, Ordering::Relaxed);
         self.delivered.fetch_add(1, Ordering::Relaxed);
+        self.responded(took);
     }
 
-    pub(super) fn failed(&self, error: &SendError) {
+    /// Counts the response time of a destination that answered, with success or with an error.
+    pub(super) fn responded(&self, took: Duration) {
+        self.response[Latency::bucket(took)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a failed attempt. Its time is when it began: an attempt that began during an outage is part of the outage, even if
+    /// its error arrives later.
+    pub(super) fn failed(&self, error: &SendError, took: Duration) {
         self.failed.fetch_add(1, Ordering::Relaxed);
-        *lock(&self.last_error) = Some((Utc::now(), error.message.clone()));
+        *lock(&self.last_error) = Some((Utc::now() - took, error.message.clone()));
     }
 
     pub(super) fn gave_up(&self) {
@@ -59,7 +74,39 @@ impl Tally {
             failed: taken(&self.failed),
             given_up: taken(&self.given_up),
             latency: Latency::of_counts(self.latency.iter().map(taken).collect()),
+            response: Latency::of_counts(self.response.iter().map(taken).collect()),
             ..Minute::new(at, destination)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_response_time_is_counted_apart_from_the_time_since_commit() {
+        let tally = Tally::default();
+        let now = Utc::now();
+        tally.sent(now - chrono::TimeDelta::seconds(60), Duration::from_millis(20));
+        tally.failed(&SendError::retry("no"), Duration::from_millis(20));
+        tally.responded(Duration::from_millis(20));
+        let minute = tally.take(now, "mail");
+        assert_eq!((minute.delivered, minute.latency.count(), minute.response.count()), (1, 1, 2));
+        assert!(minute.latency.quantile(0.5) > Some(Duration::from_secs(50)));
+        assert!(minute.response.quantile(0.99) < Some(Duration::from_millis(25)));
+        assert!(tally.take(now, "mail").is_empty());
+    }
+
+    #[test]
+    fn the_time_of_an_error_is_when_its_attempt_began() {
+        let (tally, recovered_at) = (Tally::default(), Utc::now());
+        tally.failed(&SendError::unavailable("503"), Duration::from_secs(2));
+        assert!(
+            tally.last_error().is_some_and(|(at, _)| at < recovered_at),
+            "it began before the destination recovered"
+        );
+        tally.failed(&SendError::unavailable("503"), Duration::ZERO);
+        assert!(tally.last_error().is_some_and(|(at, _)| at >= recovered_at));
     }
 }

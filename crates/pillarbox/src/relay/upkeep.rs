@@ -75,6 +75,7 @@ impl Engine {
             host: self.settings.host.clone(),
             in_flight: self.load.now().events,
             idle: pulse.idle.load(Ordering::Relaxed),
+            configuration: self.settings.configuration.clone(),
         };
         if let Err(error) = self.store.heartbeat(&heartbeat).await {
             tracing::warn!(%error, "heartbeat failed");

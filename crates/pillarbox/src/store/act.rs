@@ -86,12 +86,17 @@ pub enum Replayed {
     },
     /// The event is still pending. Nothing was done.
     Pending,
+    /// No route leads the event to the only destination that was asked for. Nothing was done.
+    NotRouted,
     /// There is no such event.
     Unknown,
 }
 
 /// The header of a replay that holds the id of the original event.
 pub const REPLAY_OF: &str = "pillarbox-replay-of";
+
+/// The header of a replay to a single destination, with its name. The event's other destinations do not receive the replay.
+pub const REPLAY_TO: &str = "pillarbox-replay-to";
 
 /// The separator between an event's key and the number of its replay.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

@@ -106,6 +106,8 @@ pub struct Claimed {
     deliveries: Vec<Delivery>,
     ticket: Ticket,
     until: Instant,
+    /// The whole lease, if it is not the relay's: a send without a timeout begins while half of it is left.
+    lease: Option<Duration>,
     fresh: bool,
     give_back: Option<mpsc::UnboundedSender<Ticket>>,
 }
@@ -121,8 +123,19 @@ impl Claimed {
         until: Instant,
         give_back: mpsc::UnboundedSender<Ticket>,
     ) -> Self {
+        Self::of_shared(Arc::new(event), deliveries, token, until, give_back)
+    }
+
+    /// For stores that keep the event, too: as [`Claimed::new`].
+    pub(crate) fn of_shared(
+        event: Arc<StoredEvent>,
+        deliveries: Vec<Delivery>,
+        token: Uuid,
+        until: Instant,
+        give_back: mpsc::UnboundedSender<Ticket>,
+    ) -> Self {
         let ticket = Ticket { id: event.id, token };
-        Self { event: Arc::new(event), deliveries, ticket, until, fresh: false, give_back: Some(give_back) }
+        Self { event, deliveries, ticket, until, lease: None, fresh: false, give_back: Some(give_back) }
     }
 
     /// For stores: sets whether nothing was written about the event since it was emitted.
@@ -130,6 +143,18 @@ impl Claimed {
     pub fn fresh(mut self, fresh: bool) -> Self {
         self.fresh = fresh;
         self
+    }
+
+    /// For stores: sets the whole length of the lease, if it is another than the relay asked for.
+    #[must_use]
+    pub fn leased_for(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Returns the whole length of the lease, if it is another than the relay asked for.
+    pub(crate) fn own_lease(&self) -> Option<Duration> {
+        self.lease
     }
 
     /// Returns the event.
@@ -159,6 +184,7 @@ impl Claimed {
     /// Records that the lease was renewed until `until`.
     pub fn renewed(&mut self, until: Instant) {
         self.until = until;
+        self.lease = None;
     }
 
     /// Decides the event. Pass the result to [`Store::settle`](super::Store::settle).
@@ -188,6 +214,19 @@ pub struct Settlement {
 }
 
 impl Settlement {
+    /// Returns the verdict on an event that no relay holds: one that a store read and does not hand out.
+    #[cfg(feature = "wal")]
+    pub(crate) fn of(event: Arc<StoredEvent>, ticket: Ticket, verdict: Verdict) -> Self {
+        Self { event, ticket, fresh: true, verdict }
+    }
+
+    /// Returns the same settlement again, for a store that writes it later.
+    #[cfg(feature = "wal")]
+    pub(crate) fn copy(&self) -> Self {
+        let Self { event, ticket, fresh, verdict } = self;
+        Self { event: Arc::clone(event), ticket: *ticket, fresh: *fresh, verdict: verdict.clone() }
+    }
+
     /// Returns the event.
     #[must_use]
     pub fn event(&self) -> &Arc<StoredEvent> {
@@ -221,7 +260,7 @@ impl Settlement {
 
     /// Returns whether nothing was written about the event before, and only its row is to be written now.
     fn is_plain(&self) -> bool {
-        let Verdict { change: _, attempts, deliveries, failures } = &self.verdict;
-        self.fresh && *attempts == 0 && deliveries.is_empty() && failures.is_empty()
+        let Verdict { change: _, attempts, deliveries, failures, successes } = &self.verdict;
+        self.fresh && *attempts == 0 && deliveries.is_empty() && failures.is_empty() && successes.is_empty()
     }
 }

@@ -14,8 +14,9 @@ use crate::event::{Event, Headers, Status, StoredEvent};
 use crate::store::act::{Entry, Marked, Replayed, Retried, Selection};
 use crate::store::dead_letters::DeadLetters;
 use crate::store::examine::Finding;
-use crate::store::list::{Filter, Page, Paging};
+use crate::store::list::{Filter, Page, Paging, ToDestination};
 use crate::store::metrics::{LaneView, Minute};
+use crate::store::search::Found;
 
 /// The state of an event as people ask for it: finer than [`Status`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -115,6 +116,18 @@ pub struct EventDetail {
     pub deliveries: Vec<DeliveryView>,
     /// The failed attempts that are kept, oldest first.
     pub failed_attempts: Vec<AttemptView>,
+    /// The successful attempts that are kept, oldest first. There are none unless the relay records them.
+    pub delivered_attempts: Vec<AttemptView>,
+}
+
+impl EventDetail {
+    /// Returns the attempts that are kept, failed and successful, in their order.
+    #[must_use]
+    pub fn attempts(&self) -> Vec<&AttemptView> {
+        let mut attempts: Vec<&AttemptView> = self.failed_attempts.iter().chain(&self.delivered_attempts).collect();
+        attempts.sort_by_key(|attempt| attempt.number);
+        attempts
+    }
 }
 
 impl EventDetail {
@@ -143,7 +156,14 @@ impl EventDetail {
             updated_at: event.created_at,
         };
         let (payload, headers) = (event.payload.clone(), event.headers.clone());
-        Self { event: view, payload, headers, deliveries: Vec::new(), failed_attempts: Vec::new() }
+        Self {
+            event: view,
+            payload,
+            headers,
+            deliveries: Vec::new(),
+            failed_attempts: Vec::new(),
+            delivered_attempts: Vec::new(),
+        }
     }
 }
 
@@ -170,6 +190,8 @@ pub struct AttemptView {
     pub status_code: Option<u16>,
     pub error: String,
     pub answer: Option<String>,
+    /// Whether the attempt succeeded. Then there is no error.
+    pub delivered: bool,
 }
 
 /// The number of events that are parked on one name.
@@ -179,6 +201,31 @@ pub struct Parked {
     pub on: String,
     /// The number of events.
     pub count: u64,
+}
+
+/// The events that wait for one destination or for a route, at a bounded cost.
+#[derive(Debug, Clone, Serialize, PartialEq)]
+#[non_exhaustive]
+pub struct Waiting {
+    /// A destination, or `unrouted`.
+    pub on: String,
+    /// The number of events. An event that other destinations have received counts, too.
+    pub count: u64,
+    /// Whether the count reached its limit: there are at least this many.
+    pub at_least: bool,
+    /// The age of the oldest event, since its emit.
+    #[serde(serialize_with = "as_seconds", rename = "oldest_seconds")]
+    pub oldest: Option<Duration>,
+}
+
+impl Waiting {
+    /// The most names that are counted.
+    pub const NAMES: usize = 100;
+
+    /// Creates the entry of a name, for tests and for stores.
+    pub fn new(on: impl Into<String>, count: u64, oldest: Option<Duration>) -> Self {
+        Self { on: on.into(), count, at_least: false, oldest }
+    }
 }
 
 /// A relay that has written a heartbeat.
@@ -191,6 +238,8 @@ pub struct RelayView {
     pub heartbeat_at: DateTime<Utc>,
     pub in_flight: u64,
     pub idle: bool,
+    /// The digest of its routes and destinations; `None` if the relay has none.
+    pub configuration: Option<String>,
     /// Whether its heartbeat is recent.
     pub alive: bool,
     /// Its last view of its destinations.
@@ -289,9 +338,11 @@ pub trait Inspect: Send + Sync + 'static {
     /// Returns a page of the events that the filter matches. Its cost is bounded, however many events there are.
     async fn list(&self, filter: &Filter, paging: &Paging) -> Result<Page, StoreError>;
 
-    /// Returns the events with exactly this id, idempotency key or aggregate id, the newest first. For an aggregate id, returns
-    /// the events that are not delivered, and delivered events that are among the newest.
-    async fn find(&self, text: &str) -> Result<Vec<EventView>, StoreError>;
+    /// Returns the events that a text names, the newest first: the event with this id, the events with this idempotency key, and
+    /// the newest [`SEARCH_LIMIT`](super::SEARCH_LIMIT) events of the aggregates that it may name, delivered ones too. An
+    /// aggregate is named by its id (`42`) or by its type and id (`Order 42`, `Order:42`); see [`Search`](super::Search). The
+    /// case of the type does not matter. The result says which events were not searched.
+    async fn find(&self, text: &str) -> Result<Found, StoreError>;
 
     /// Returns events of the same aggregate around this event, without it, in the order of `seq`: at most ten of each kind
     /// before and after it. Of delivered events, it returns the ones emitted shortly before or after it.
@@ -309,6 +360,9 @@ pub trait Inspect: Send + Sync + 'static {
     /// Returns the number of waiting events, at a cost that does not grow with it.
     async fn depth(&self) -> Result<Depth, StoreError>;
 
+    /// Returns the events that wait for each destination, and for a route, at a bounded cost: up to [`Waiting::NAMES`] names.
+    async fn waiting(&self) -> Result<Vec<Waiting>, StoreError>;
+
     /// Returns the results of destinations since then, per minute, merged over all relays. They are kept for a day.
     async fn minutes(&self, since: DateTime<Utc>) -> Result<Vec<Minute>, StoreError>;
 
@@ -323,8 +377,14 @@ pub trait Inspect: Send + Sync + 'static {
     async fn fail(&self, ids: &[Uuid], reason: &str, entry: Entry<'_>) -> Result<Vec<(Uuid, Marked)>, StoreError>;
 
     /// Emits delivered and failed events again. Each becomes a new event that is due now, with the next replay number in its
-    /// key and the header [`REPLAY_OF`](super::REPLAY_OF). It is sent to all its destinations.
-    async fn replay(&self, ids: &[Uuid], entry: Entry<'_>) -> Result<Vec<(Uuid, Replayed)>, StoreError>;
+    /// key and the header [`REPLAY_OF`](super::REPLAY_OF). It is sent to all its destinations, or to `only` one of them; then it
+    /// also has the header [`REPLAY_TO`](super::REPLAY_TO).
+    async fn replay(
+        &self,
+        ids: &[Uuid],
+        only: Option<&ToDestination>,
+        entry: Entry<'_>,
+    ) -> Result<Vec<(Uuid, Replayed)>, StoreError>;
 
     /// Begins an audit entry for an action in batches. Returns its id for [`Entry::Adding`]. `what` is the verb.
     async fn open_entry(&self, who: &str, what: &str, target: &str) -> Result<i64, StoreError>;

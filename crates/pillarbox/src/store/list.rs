@@ -15,9 +15,6 @@ pub use cursor::{BadCursor, Cursor};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) use stretch::{BUDGET, Bound, Passed, Plan, Stretch, Way};
 
-/// The maximum number of an aggregate's events that a search returns.
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-pub(crate) const FOUND: usize = 50;
 /// The maximum number of neighbours of an event, before and after it.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) const NEIGHBOURS: usize = 10;
@@ -48,6 +45,8 @@ pub struct Filter {
     pub until: Option<DateTime<Utc>>,
     /// The earliest time of the failure, inclusive. It matches dead letters only.
     pub failed_since: Option<DateTime<Utc>>,
+    /// Whether only events with failed attempts match, delivered ones too.
+    pub had_failures: bool,
 }
 
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
@@ -71,11 +70,22 @@ pub struct ToDestination {
     pub routes: Routes,
 }
 
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+impl ToDestination {
+    /// Returns the other destinations of an event that is routed to this one; `None` if it is not routed here.
+    pub(crate) fn others(&self, event_type: &str, aggregate_type: &str) -> Option<Vec<String>> {
+        let all = self.routes.route(event_type, aggregate_type)?;
+        all.contains(&self.name).then(|| all.iter().filter(|name| **name != self.name).cloned().collect())
+    }
+}
+
 /// The part of a list to read.
 #[derive(Debug, Clone, Default)]
 pub struct Paging {
     /// The place after which the page begins: the `next` of the page before.
     pub after: Option<Cursor>,
+    /// The place before which the page ends: the `previous` of the page after it. If it is set, `after` is ignored.
+    pub before: Option<Cursor>,
     /// The maximum number of events; 0 means 50.
     pub limit: usize,
     /// Whether the oldest events come first. By default the newest do: by emit time, or for delivered and failed events by the
@@ -94,7 +104,13 @@ impl Paging {
     /// Returns the page after this place.
     #[must_use]
     pub fn after(self, cursor: Cursor) -> Self {
-        Self { after: Some(cursor), ..self }
+        Self { after: Some(cursor), before: None, ..self }
+    }
+
+    /// Returns the page before this place.
+    #[must_use]
+    pub fn before(self, cursor: Cursor) -> Self {
+        Self { after: None, before: Some(cursor), ..self }
     }
 
     #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
@@ -112,6 +128,8 @@ pub struct Page {
     pub events: Vec<EventView>,
     /// The place to continue from; `None` at the end.
     pub next: Option<Cursor>,
+    /// The place before which the previous page ends; `None` at the beginning.
+    pub previous: Option<Cursor>,
     /// The number of events that were examined.
     pub looked_at: u64,
     /// The time that the page reached, in the time by which the list is ordered.

@@ -98,12 +98,22 @@ pub struct Minute {
     pub given_up: u64,
     /// The time from commit to confirmation of the delivered events.
     pub latency: Latency,
+    /// The response time of the receiver, from the start of a send to its answer. A send without an answer does not count.
+    pub response: Latency,
 }
 
 impl Minute {
     /// Creates a minute without results.
     pub fn new(at: DateTime<Utc>, destination: impl Into<String>) -> Self {
-        Self { at, destination: destination.into(), delivered: 0, failed: 0, given_up: 0, latency: Latency::default() }
+        Self {
+            at,
+            destination: destination.into(),
+            delivered: 0,
+            failed: 0,
+            given_up: 0,
+            latency: Latency::default(),
+            response: Latency::default(),
+        }
     }
 
     /// Returns whether the minute has no results.
@@ -118,6 +128,7 @@ impl Minute {
         self.failed += other.failed;
         self.given_up += other.given_up;
         self.latency.merge(&other.latency);
+        self.response.merge(&other.response);
     }
 }
 
@@ -142,17 +153,25 @@ pub struct LaneView {
     pub destination: String,
     /// Whether sending is paused, by the configuration or by a person.
     pub paused: bool,
-    /// Whether the breaker is open. The destination is down, and its events are parked.
+    /// Whether the destination is down: its breaker is open, or it has not answered since. Its events are parked, and probes
+    /// go on.
     pub down: bool,
-    /// Whether the destination is behind. New events are parked until its queue is short.
-    pub congested: bool,
+    /// Whether the rate is limited: by the configuration, by a destination that is slower than its events come in, or by a
+    /// destination that asked to slow down. If it asked, it may be [`down`](Self::down), too.
+    pub limited: bool,
+    /// When the current outage began, by the relay's clock.
+    pub down_since: Option<DateTime<Utc>>,
+    /// When the destination is probed next, by the relay's clock. Without a time, the next event is the probe.
+    pub probe_at: Option<DateTime<Utc>>,
+    /// When the last outage ended, by the relay's clock.
+    pub recovered_at: Option<DateTime<Utc>>,
     /// The number of events in the relay's queue.
     pub queued: u64,
     /// The number of events that are being sent.
     pub sending: u64,
     /// The last error. It is kept after the destination recovers.
     pub last_error: Option<String>,
-    /// When the last error occurred, by the relay's clock.
+    /// When the attempt that met the last error began, by the relay's clock.
     pub last_error_at: Option<DateTime<Utc>>,
 }
 
@@ -163,7 +182,10 @@ impl LaneView {
             destination: destination.into(),
             paused: false,
             down: false,
-            congested: false,
+            limited: false,
+            down_since: None,
+            probe_at: None,
+            recovered_at: None,
             queued: 0,
             sending: 0,
             last_error: None,

@@ -29,17 +29,26 @@ mod database;
 mod error;
 mod examine;
 mod hold;
+#[cfg(feature = "wal")]
+pub(crate) mod lead;
 mod link;
 mod listen;
 mod locked;
+mod log;
+#[cfg(feature = "wal")]
+pub(crate) mod lsn;
 mod moment;
 mod peers;
 mod pinned;
 mod public;
 mod read;
+#[cfg(feature = "wal")]
+pub(crate) mod replication;
 mod schema;
 mod servers;
 mod settle;
+#[cfg(feature = "wal")]
+pub(crate) mod spill;
 mod statement;
 mod tls;
 mod url;
@@ -51,6 +60,7 @@ pub use connect::PostgresSettings;
 pub(super) use connect::{Connections, open};
 use error::Error;
 use hold::{Holds, lock};
+pub use log::{LogError, LogSettings, LogStatus, LogWait};
 use peers::Peers;
 use pinned::Pinned;
 use schema::MIGRATIONS;
@@ -60,9 +70,11 @@ sql_folder! {
     /// The statements that only PostgreSQL has.
     SQL: Sql = "postgres" {
         blame, claim, claim_ordered, cleanup, cleanup_lock, examine_horizon, examine_indexes, examine_rights,
-        examine_server, fail, farewell, grants_emit, grants_relay, hold, hold_delete, hold_deliver, hold_lease, hold_light,
+        examine_server, fail, farewell, find_beyond, find_recent, grants_emit, grants_relay, hold, hold_delete, hold_deliver, hold_lease, hold_light,
         hold_park, peers, next_due, release, renew, retry, session, settle, settle_attempts, settle_delete,
-        settle_deliveries, sweep, sweep_relays, unpark, unpark_shared, wake, walls, working,
+        settle_deliveries, sweep, sweep_relays, unpark, unpark_shared, wake, walls, wal_barrier, wal_blockers, wal_close, wal_drop, wal_enable,
+        wal_facts, wal_forget, wal_passed, wal_reader, wal_shut, wal_slot, wal_slot_failover, wal_status, wal_take,
+        wal_transactions, working,
     }
 }
 

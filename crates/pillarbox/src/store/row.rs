@@ -11,7 +11,7 @@ use super::{LOSSES_BEFORE_FAILED, Marked, Replayed, Retried, Settlement, Ticket}
 use crate::delivery::{Change, Delivery};
 use crate::error::StoreError;
 
-/// The number of failed attempts that are kept per event.
+/// The number of attempts that are kept per event.
 pub(crate) const ATTEMPTS_KEPT: i32 = 20;
 /// The number of bytes that are kept of an error or a response, so that an endpoint cannot fill the table.
 const TEXT_KEPT: usize = 2048;
@@ -55,7 +55,7 @@ impl<'a> Written<'a> {
     }
 }
 
-/// A failed attempt in the form of its row.
+/// An attempt in the form of its row.
 pub(crate) struct KeptAttempt<'a> {
     pub(crate) event_id: Uuid,
     pub(crate) destination: &'a str,
@@ -63,22 +63,41 @@ pub(crate) struct KeptAttempt<'a> {
     pub(crate) status_code: Option<i32>,
     pub(crate) error: Cow<'a, str>,
     pub(crate) answer: Option<Cow<'a, str>>,
+    pub(crate) delivered: bool,
     /// The position within its event and round, counted from 1.
     pub(crate) position: i32,
 }
 
 impl Settlement {
+    /// Returns the attempts of this round that are written: the failed ones, and the successful ones if they are recorded.
     pub(crate) fn attempts(&self) -> impl Iterator<Item = KeptAttempt<'_>> {
-        (1..).zip(&self.verdict().failures).map(|(position, attempt)| KeptAttempt {
-            event_id: self.ticket().id,
+        let event_id = self.ticket().id;
+        let failed = self.verdict().failures.iter().map(move |attempt| KeptAttempt {
+            event_id,
             destination: &attempt.destination,
-            took_ms: i64::try_from(attempt.took.as_millis()).unwrap_or(i64::MAX),
+            took_ms: milliseconds(attempt.took),
             status_code: attempt.error.status.map(i32::from),
             error: kept(&attempt.error.message),
             answer: attempt.error.answer.as_deref().map(kept),
-            position,
-        })
+            delivered: false,
+            position: 0,
+        });
+        let delivered = self.verdict().successes.iter().map(move |success| KeptAttempt {
+            event_id,
+            destination: &success.destination,
+            took_ms: milliseconds(success.took),
+            status_code: success.status.map(i32::from),
+            error: Cow::Borrowed(""),
+            answer: None,
+            delivered: true,
+            position: 0,
+        });
+        (1..).zip(failed.chain(delivered)).map(|(position, attempt)| KeptAttempt { position, ..attempt })
     }
+}
+
+fn milliseconds(took: Duration) -> i64 {
+    i64::try_from(took.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Returns the part of a text that is stored. It replaces NUL, which a database's text cannot hold.
@@ -203,11 +222,14 @@ impl Marked {
 }
 
 /// Returns a result for each requested id, in order.
-pub(crate) fn replayed(ids: &[Uuid], made: &HashMap<Uuid, Uuid>, pending: &HashSet<Uuid>) -> Vec<(Uuid, Replayed)> {
+pub(crate) fn replayed(
+    ids: &[Uuid],
+    made: &HashMap<Uuid, Uuid>,
+    refused: &HashMap<Uuid, Replayed>,
+) -> Vec<(Uuid, Replayed)> {
     let answer = |id: &Uuid| match made.get(id) {
         Some(new_id) => Replayed::As { id: *new_id },
-        None if pending.contains(id) => Replayed::Pending,
-        None => Replayed::Unknown,
+        None => refused.get(id).copied().unwrap_or(Replayed::Unknown),
     };
     ids.iter().map(|id| (*id, answer(id))).collect()
 }

@@ -20,6 +20,7 @@ use crate::error::{DriverError, StoreError};
 
 mod act;
 mod desk;
+mod find;
 mod fleet;
 mod get;
 mod inspect;
@@ -29,6 +30,7 @@ mod read;
 mod schema;
 mod value;
 
+pub(super) use find::Recent;
 pub(super) use get::remaining;
 #[cfg(feature = "mysql")]
 pub(super) use read::event_with as read_event;
@@ -59,12 +61,12 @@ macro_rules! sql_folder {
 macro_rules! shared_statements {
     ($then:ident!($($arguments:tt)*)) => {
         $then!($($arguments)*
-            audit, audit_add, audit_write, counts, counts_parked, counts_relays, dead_letters, depth, find, get, get_attempts,
+            audit, audit_add, audit_write, counts, counts_parked, counts_relays, dead_letters, depth, find, find_aggregates, find_newest, find_types, get, get_attempts,
             get_deliveries, get_neighbours, heartbeat, job, job_cancel, job_claim, job_fail, job_forget, job_renew, job_start,
             job_step, jobs, lanes, list, list_by_id, list_delivered, list_failed, list_parked,
-            list_parked_on, list_waiting, migrations_made, migrations_table, migrations_write, minutes, parked_kinds, parked_on, pause, paused,
-            remaining, replay, replay_keys, resume, session_begin, session_end, session_find, session_forget, session_seen,
-            tell_lanes, tell_minutes, views
+            list_parked_back, list_parked_on, list_waiting, migrations_made, migrations_table, migrations_write, minutes, parked_kinds, parked_on, pause, paused,
+            remaining, replay, replay_deliveries, replay_keys, resume, session_begin, session_end, session_find, session_forget, session_seen,
+            tell_lanes, tell_minutes, views, waiting
         );
     };
 }
@@ -115,6 +117,8 @@ pub(super) trait Database: Send + Sync + 'static {
     const WAKE: Option<&'static str> = None;
     /// The statement that counts the entries of a stretch that a list has read to its end, where `list` does not return it.
     const LIST_LENGTH: Option<&'static str> = None;
+    /// The statements that search delivered events where no index has them by aggregate.
+    const FIND_RECENT: Option<Recent> = None;
     /// The statements that remove a relay by its id.
     const FAREWELL: &'static [&'static str];
     /// The statements that remove relays that died long ago, and old metrics.

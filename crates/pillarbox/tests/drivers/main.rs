@@ -7,9 +7,30 @@ mod diesel_async_driver;
 mod diesel_driver;
 mod emitter;
 mod fixture;
+mod logged;
 mod sea_orm_driver;
 mod sqlx_driver;
 mod tokio_postgres_driver;
+
+/// A test of the log, for each driver of PostgreSQL.
+macro_rules! every_log {
+    ($($name:ident: $driver:ty),+ $(,)?) => {
+        mod log {
+            $(#[tokio::test]
+            async fn $name() {
+                crate::logged::repeatable_events_go_into_the_log::<$driver>().await;
+            })+
+        }
+    };
+}
+
+every_log! {
+    sqlx: crate::sqlx_driver::SqlxPostgres,
+    tokio_postgres: crate::tokio_postgres_driver::TokioPostgres,
+    diesel: crate::diesel_driver::Diesel,
+    diesel_async: crate::diesel_async_driver::DieselAsync,
+    sea_orm: crate::sea_orm_driver::SeaOrmPostgres,
+}
 
 /// A test for each check, on one driver.
 macro_rules! every_check {

@@ -9,6 +9,7 @@ use pillarbox_testkit::conformance::outbox::{ASK, BY_ANN, deliver};
 use pillarbox_testkit::conformance::{Outbox, PostgresOutbox};
 use sqlx::postgres::{PgConnection, PgPool};
 use sqlx::{AssertSqlSafe, Connection, Row};
+use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 async fn call(pool: &PgPool, arguments: &str) -> Result<Uuid, sqlx::Error> {
@@ -99,6 +100,138 @@ async fn nulls_mean_the_defaults() {
     let outbox: &dyn Outbox = &outbox;
     let detail = outbox.get(id).await;
     assert_eq!((detail.payload.get(), detail.event.idempotency_key.as_str()), ("{}", "Order:1"));
+}
+
+#[tokio::test]
+async fn a_repeatable_event_may_happen_again() {
+    let outbox = PostgresOutbox::create().await;
+    for arguments in ["'Order', '1', 't', repeatable => true", "'Order', 1, 't', '{}', NULL, NULL, NULL, NULL, true"] {
+        let id = call(outbox.pool(), arguments).await.unwrap();
+        let outbox: &dyn Outbox = &outbox;
+        assert_eq!(outbox.get(id).await.event.idempotency_key, id.to_string(), "{arguments}");
+    }
+    call(outbox.pool(), "'Order', '1', 't', repeatable => NULL").await.unwrap();
+    let (code, _) = refusal(outbox.pool(), "'Order', '1', 't', repeatable => false").await;
+    assert_eq!(code, "23505", "without it the key is the aggregate's");
+    let (code, message) = refusal(outbox.pool(), "'Order', '2', 't', idempotency_key => 'k', repeatable => true").await;
+    assert_eq!(code, "22023");
+    assert!(message.contains("it has an idempotency_key and is repeatable; choose one of them"), "{message}");
+}
+
+const UUID: &str = "018d8f60-0000-7000-8000-000000000001";
+
+#[tokio::test]
+async fn ids_and_payloads_have_the_types_of_the_application() {
+    let outbox = PostgresOutbox::create().await;
+    let payloads = ["", ", '{\"n\": 1.50}'", ", '{\"n\": 1.50}'::jsonb", ", '{\"n\": 1.50}'::json"];
+    let ids = [
+        ("'42'".to_owned(), "42"),
+        ("42".to_owned(), "42"),
+        ("42::smallint".to_owned(), "42"),
+        ("-9223372036854775808".to_owned(), "-9223372036854775808"),
+        ("'42'::text".to_owned(), "42"),
+        ("'42'::varchar".to_owned(), "42"),
+        ("'42'::char(5)".to_owned(), "42"),
+        (format!("'{UUID}'::uuid"), UUID),
+    ];
+    for (id, text) in &ids {
+        for payload in payloads {
+            for kind in ["", "::text", "::varchar"] {
+                let arguments = match payload {
+                    "" => format!("'Order'{kind}, {id}, 't'{kind}, repeatable => true"),
+                    _ => format!("'Order'{kind}, {id}, 't'{kind}{payload}, repeatable => true"),
+                };
+                let emitted =
+                    call(outbox.pool(), &arguments).await.unwrap_or_else(|error| panic!("{arguments}: {error}"));
+                let outbox: &dyn Outbox = &outbox;
+                let detail = outbox.get(emitted).await;
+                assert_eq!(detail.event.aggregate_id, *text, "{arguments}");
+                let expected = if payload.is_empty() { "{}" } else { r#"{"n": 1.50}"# };
+                assert_eq!(detail.payload.get(), expected, "{arguments}");
+            }
+        }
+    }
+    let named = format!(
+        "event_type => 't', payload => '[1]'::json, aggregate_id => '{UUID}'::uuid, aggregate_type => 'Order', \
+         headers => '{{\"tenant\": \"acme\"}}'::json, max_attempts => 3"
+    );
+    let id = call(outbox.pool(), &named).await.unwrap();
+    let outbox: &dyn Outbox = &outbox;
+    let detail = outbox.get(id).await;
+    assert_eq!((detail.payload.get(), detail.headers["tenant"].as_str()), ("[1]", "acme"));
+}
+
+/// Drivers ask the server for the types of untyped parameters. Functions that take other types must not change the answer.
+#[tokio::test]
+async fn untyped_parameters_are_text_and_jsonb() {
+    let outbox = PostgresOutbox::create().await;
+    let url = outbox.url();
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    let serving = tokio::spawn(connection);
+    let all = [
+        Type::TEXT,
+        Type::TEXT,
+        Type::TEXT,
+        Type::JSONB,
+        Type::TEXT,
+        Type::JSONB,
+        Type::INT4,
+        Type::TIMESTAMPTZ,
+        Type::BOOL,
+    ];
+    let mut cases = vec![
+        ("$1, $2, $3, $4, $5, $6, $7, $8, $9", vec![], all.to_vec()),
+        ("$1, $2, $3, payload => $4, headers => $5", vec![], [&all[..4], &[Type::JSONB]].concat()),
+        ("$1, $2, $3", vec![], all[..3].to_vec()),
+    ];
+    // Each of the first three typed or not: the payload stays jsonb.
+    for typed in [Type::UNKNOWN, Type::TEXT, Type::VARCHAR] {
+        for id in [Type::UNKNOWN, Type::TEXT, Type::VARCHAR, Type::INT2, Type::INT4, Type::INT8, Type::UUID] {
+            let given = vec![typed.clone(), id.clone(), typed.clone()];
+            let or_text = |kind: &Type| if *kind == Type::UNKNOWN { Type::TEXT } else { kind.clone() };
+            let mut expected: Vec<Type> = given.iter().map(or_text).collect();
+            expected.push(Type::JSONB);
+            cases.push(("$1, $2, $3, $4", given, expected));
+        }
+    }
+    for (arguments, given, expected) in cases {
+        let statement = format!("SELECT outbox_emit({arguments})");
+        let prepared = client.prepare_typed(&statement, &given).await.unwrap();
+        assert_eq!(prepared.params(), expected, "{statement} with {given:?}");
+    }
+    drop(client);
+    serving.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn sqlx_binds_numbers_and_uuids() {
+    let outbox = PostgresOutbox::create().await;
+    let emit = "SELECT outbox_emit($1, $2, $3, $4, repeatable => true)";
+    let payload = serde_json::value::RawValue::from_string(r#"{"a": 1}"#.to_owned()).unwrap();
+    // sqlx keeps a statement with the types of its first values.
+    let with = || sqlx::query_scalar::<_, Uuid>(emit).persistent(false).bind("Order");
+    let ids = [
+        with().bind(42_i16).bind("t").bind(sqlx::types::Json(&payload)).fetch_one(outbox.pool()).await.unwrap(),
+        with().bind(42_i64).bind("t").bind(sqlx::types::Json(&payload)).fetch_one(outbox.pool()).await.unwrap(),
+        with().bind("42").bind("t").bind(sqlx::types::Json(&payload)).fetch_one(outbox.pool()).await.unwrap(),
+    ];
+    let uuid: Uuid = UUID.parse().unwrap();
+    let other = with().bind(uuid).bind("t").bind(sqlx::types::Json(&payload)).fetch_one(outbox.pool()).await.unwrap();
+    // Text for the payload needs the cast that the function's comment names.
+    let text = "SELECT outbox_emit('Order', $1, 't', $2::jsonb)";
+    sqlx::query(text).bind(43_i32).bind(r#"{"a": 1}"#).execute(outbox.pool()).await.unwrap();
+    let comment: String = sqlx::query_scalar(
+        "SELECT obj_description('outbox_emit(text, text, text, jsonb, text, jsonb, int, timestamptz, boolean)'::regprocedure)",
+    )
+    .fetch_one(outbox.pool())
+    .await
+    .unwrap();
+    assert!(comment.contains("$4::jsonb") && comment.contains("repeatable => true"), "{comment}");
+    let outbox: &dyn Outbox = &outbox;
+    for id in ids {
+        assert_eq!(outbox.get(id).await.event.aggregate_id, "42");
+    }
+    assert_eq!(outbox.get(other).await.event.aggregate_id, UUID);
 }
 
 #[tokio::test]
@@ -208,7 +341,7 @@ async fn a_recorded_task_can_be_replayed() {
     let claimed = outbox.claim_one().await;
     let (id, payload) = (claimed.event().id, claimed.event().payload.clone());
     outbox.settle(vec![deliver(claimed)]).await;
-    let replayed = outbox.inspect().replay(&[id], BY_ANN).await.unwrap();
+    let replayed = outbox.inspect().replay(&[id], None, BY_ANN).await.unwrap();
     let [(_, Replayed::As { id: again })] = replayed[..] else { panic!("{replayed:?}") };
     let claimed = outbox.claim_one().await;
     assert_eq!((claimed.event().id, claimed.event().aggregate_type.as_str()), (again, "celery"));

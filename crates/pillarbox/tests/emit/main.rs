@@ -6,6 +6,7 @@ mod concurrency;
 mod function;
 mod fuzz;
 mod insert;
+mod logged;
 mod payload;
 mod refusal;
 mod shop;

@@ -60,7 +60,7 @@ impl Ear {
     }
 
     async fn heartbeat(&self, id: Uuid, idle: bool) {
-        let heartbeat = Heartbeat { id, host: "box-1".to_owned(), in_flight: 0, idle };
+        let heartbeat = Heartbeat { id, host: "box-1".to_owned(), in_flight: 0, idle, configuration: None };
         self.outbox.postgres().heartbeat(&heartbeat).await.unwrap();
     }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pillarbox::delivery::Verdict;
+use pillarbox::relay::BreakerSettings;
 use pillarbox::store::Minute;
 use pillarbox::{Emitted, Event, Inspect, Observed, Observer, RelaySettings, RetryPolicy, SendError, StoredEvent};
 use pillarbox_testkit::wait_until;
@@ -127,7 +128,10 @@ async fn what_destinations_did_is_written_down_for_people() {
             (counts.delivered, counts.failed) == (3, 1)
         })
         .await;
-        let lanes = outbox.store.relays().await.unwrap().remove(0).lanes;
+        let shown = outbox.store.relays().await.unwrap().remove(0);
+        let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        assert_eq!((shown.host.as_str(), shown.configuration), (own.trim(), None), "the host's own name");
+        let lanes = shown.lanes;
         assert_eq!((lanes[0].destination.as_str(), lanes[0].down), ("a", false));
     })
     .await;
@@ -138,5 +142,55 @@ async fn what_destinations_did_is_written_down_for_people() {
         (3, 1, 1)
     );
     assert_eq!(total(|minute| minute.latency.count()), 3);
+    assert_eq!(total(|minute| minute.response.count()), 4, "a refusal is an answer, too");
     assert!(outbox.store.relays().await.unwrap().is_empty(), "it has said farewell");
+}
+
+#[tokio::test]
+async fn an_outage_is_seen_with_its_beginning_its_next_probe_and_its_end() {
+    let outbox = Outbox::new().await;
+    outbox.emit("order.placed", 3).await;
+    let place = Place::down();
+    let breaker = BreakerSettings { base: Duration::from_secs(1), cap: Duration::from_secs(1), ..impatient().breaker };
+    let settings = RelaySettings { breaker, ..impatient() };
+    let destination = place.as_destination("a").concurrency(1);
+    let relay = outbox.relay().settings(settings).destination(destination).route(all_to("a")).build().unwrap();
+    let monitor = relay.monitor();
+    let lane = || monitor.status().unwrap().destinations.remove(0);
+    while_running(&relay, async {
+        let began = chrono::Utc::now();
+        wait_until("it is down", PATIENCE, async || lane().down).await;
+        let seen = lane();
+        assert!(seen.down_since.is_some_and(|since| since >= began && since <= chrono::Utc::now()), "{seen:?}");
+        assert!(seen.probe_at > seen.down_since && !seen.limited, "{seen:?}");
+        // Probes that fail do not begin a new outage.
+        let asked = place.asked();
+        wait_until("it is probed", PATIENCE, async || place.asked() > asked).await;
+        wait_until("the next probe is known", PATIENCE, async || lane().probe_at > seen.probe_at).await;
+        assert_eq!(lane().down_since, seen.down_since);
+        // It answers 429: it is there, and wants less.
+        place.now(|_| Err(SendError::unavailable("too many").answered(429, "").after(Some(Duration::from_millis(50)))));
+        wait_until("it is limited", PATIENCE, async || lane().limited).await;
+        place.now(|_| Ok(()));
+        wait_until("all are delivered", PATIENCE, async || outbox.counts().await.delivered == 3).await;
+        let seen = lane();
+        assert_eq!((seen.down, seen.down_since, seen.probe_at), (false, None, None));
+        assert!(seen.recovered_at > Some(began), "{seen:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_destination_whose_rate_holds_events_back_is_limited() {
+    let outbox = Outbox::new().await;
+    outbox.emit("order.placed", 30).await;
+    let place = Place::fine();
+    let destination = place.as_destination("a").rate(5.0);
+    let relay = outbox.relay().destination(destination).route(all_to("a")).build().unwrap();
+    let monitor = relay.monitor();
+    while_running(&relay, async {
+        wait_until("it is limited", PATIENCE, async || monitor.status().unwrap().destinations[0].limited).await;
+        assert!(!monitor.status().unwrap().destinations[0].down);
+    })
+    .await;
 }

@@ -4,11 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use pillarbox::relay::BreakerSettings;
-use pillarbox::store::{Entry, Retention, Retried, Selection, State};
+use pillarbox::sink::Receipt;
+use pillarbox::store::{AttemptView, Entry, Retention, Retried, Selection, State};
 use pillarbox::{
-    Event, Inspect, Message, OnDelivered, Pass, RelaySettings, RetryPolicy, Route, SendError, Status, Unrouted,
+    Destination, Event, Inspect, Message, OnDelivered, Pass, RecordAttempts, RelaySettings, RetryPolicy, Route,
+    SendError, Sink, Status, Unrouted,
 };
+use sqlx::AssertSqlSafe;
 
 use crate::fixture::{Outbox, Place, all_to, impatient, sorted};
 
@@ -75,6 +79,66 @@ async fn a_failing_event_is_retried_until_it_is_a_dead_letter_and_people_can_ret
     assert_eq!(answer, [(id, Retried::Due)]);
     relay.drain().await.unwrap();
     assert_eq!(outbox.get(id).await.event.status, Status::Delivered);
+}
+
+/// Confirms everything with a status code.
+struct Accepting(u16);
+
+#[async_trait]
+impl Sink for Accepting {
+    async fn send(&self, batch: &[Message]) -> Vec<Result<(), SendError>> {
+        vec![Ok(()); batch.len()]
+    }
+
+    async fn send_for_receipts(&self, batch: &[Message]) -> Vec<Result<Receipt, SendError>> {
+        vec![Ok(Receipt::with_status(self.0)); batch.len()]
+    }
+}
+
+#[tokio::test]
+async fn successful_attempts_are_recorded_only_if_the_relay_is_told_to() {
+    let outbox = Outbox::new().await;
+    let once = Place::that(|message| match message.attempt() {
+        1 => Err(SendError::retry("not yet")),
+        _ => Ok(()),
+    });
+    for (record_attempts, recorded) in [(RecordAttempts::Failed, false), (RecordAttempts::All, true)] {
+        let ids = outbox.emit("order.placed", 3).await;
+        let settings = RelaySettings { record_attempts, ..impatient() };
+        let relay = outbox
+            .relay()
+            .settings(settings)
+            .destination(Destination::new("accepting", Accepting(202)))
+            .destination(once.as_destination("once"))
+            .route(Route::new("*", ["accepting", "once"]))
+            .build()
+            .unwrap();
+        relay.drain().await.unwrap();
+        for id in ids {
+            let event = outbox.get(id).await;
+            assert_eq!((event.event.status, event.failed_attempts.len()), (Status::Delivered, 1));
+            let told = |attempt: &AttemptView| (attempt.number, attempt.destination.clone(), attempt.status_code);
+            let told: Vec<_> = event.delivered_attempts.iter().map(told).collect();
+            let all = [(2, "accepting".to_owned(), Some(202)), (3, "once".to_owned(), None)];
+            assert_eq!(told, if recorded { &all[..] } else { &[] });
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_is_deleted_records_no_attempt() {
+    let outbox = Outbox::new().await;
+    outbox.emit("order.placed", 3).await;
+    let settings =
+        RelaySettings { record_attempts: RecordAttempts::All, on_delivered: OnDelivered::Delete, ..impatient() };
+    let place = Destination::new("accepting", Accepting(202));
+    let relay = outbox.relay().settings(settings).destination(place).route(all_to("accepting")).build().unwrap();
+    relay.drain().await.unwrap();
+    for table in ["outbox_event", "outbox_attempt"] {
+        let count = AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
+        let rows: i64 = sqlx::query_scalar(count).fetch_one(outbox.store.pool()).await.unwrap();
+        assert_eq!(rows, 0, "{table}");
+    }
 }
 
 #[tokio::test]

@@ -99,7 +99,13 @@ async fn statements_of_many_sessions_do_not_meet() {
     assert!(people.iter().all(Result::is_ok), "{people:?}");
     let busy = stores.iter().map(|store| async move {
         for _ in 0..25 {
-            let heartbeat = Heartbeat { id: Uuid::new_v4(), host: "box-1".to_owned(), in_flight: 0, idle: false };
+            let heartbeat = Heartbeat {
+                id: Uuid::new_v4(),
+                host: "box-1".to_owned(),
+                in_flight: 0,
+                idle: false,
+                configuration: None,
+            };
             let all =
                 tokio::join!(store.heartbeat(&heartbeat), store.remaining(), store.parked_kinds("a"), store.check());
             assert_eq!((all.0.unwrap(), all.1.unwrap(), all.2.unwrap(), all.3.unwrap()), ((), 40, Vec::new(), ()));

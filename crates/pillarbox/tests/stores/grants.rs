@@ -77,7 +77,8 @@ async fn a_role_that_emits_can_emit_in_every_way() {
     let office = Office::open(true).await;
     office.owner.grant(Role::Emit, &office.role).await.unwrap();
     // An idle relay, so that emit looks at it and notifies.
-    let heartbeat = Heartbeat { id: Uuid::new_v4(), host: "box-1".to_owned(), in_flight: 0, idle: true };
+    let heartbeat =
+        Heartbeat { id: Uuid::new_v4(), host: "box-1".to_owned(), in_flight: 0, idle: true, configuration: None };
     office.owner.heartbeat(&heartbeat).await.unwrap();
 
     let mut tx = office.pool.begin().await.unwrap();
@@ -86,6 +87,10 @@ async fn a_role_that_emits_can_emit_in_every_way() {
     assert!(!emit_once(&mut tx, placed(1)).await.unwrap().is_new);
     emit_all(&mut tx, [placed(2), placed(3)]).await.unwrap();
     tx.execute("SELECT outbox_emit('Order', '4', 'order.placed')").await.unwrap();
+    tx.execute("SELECT outbox_emit('Order', 6, 'order.placed', '{}'::json), outbox_emit('Order', 7, 'order.placed')")
+        .await
+        .unwrap();
+    tx.execute("SELECT outbox_emit('Order', outbox_uuid7(), 'order.placed', repeatable => true)").await.unwrap();
     tx.execute(
         "INSERT INTO outbox_event (aggregate_type, aggregate_id, event_type, idempotency_key) \
          VALUES ('Order', '5', 'order.placed', 'Order:5')",
@@ -93,7 +98,7 @@ async fn a_role_that_emits_can_emit_in_every_way() {
     .await
     .unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(office.owner.remaining().await.unwrap(), 5);
+    assert_eq!(office.owner.remaining().await.unwrap(), 8);
     office.close().await;
 }
 
@@ -147,7 +152,8 @@ pub(crate) async fn relay_and_administer(store: &(impl Store + AdminStore)) {
     assert_eq!(store.unpark("a", None, 10).await.unwrap(), 1);
     assert_eq!(store.sweep().await.unwrap().len(), 0);
     assert_eq!(store.remaining().await.unwrap(), 1);
-    let heartbeat = Heartbeat { id: Uuid::new_v4(), host: "box-1".to_owned(), in_flight: 0, idle: true };
+    let heartbeat =
+        Heartbeat { id: Uuid::new_v4(), host: "box-1".to_owned(), in_flight: 0, idle: true, configuration: None };
     store.heartbeat(&heartbeat).await.unwrap();
     assert_eq!(store.counts().await.unwrap().relays.len(), 1);
     store.farewell(heartbeat.id).await.unwrap();
@@ -156,7 +162,8 @@ pub(crate) async fn relay_and_administer(store: &(impl Store + AdminStore)) {
     let line = store.open_entry("ann", "replay", "what was delivered").await.unwrap();
     let delivered = Filter { state: Some(State::Delivered), ..Filter::default() };
     let delivered = store.list(&delivered, &Paging::default()).await.unwrap().events;
-    let again = store.replay(&[delivered[0].id], Entry::Adding { line, unchanged_since: None }).await.unwrap()[0].1;
+    let again =
+        store.replay(&[delivered[0].id], None, Entry::Adding { line, unchanged_since: None }).await.unwrap()[0].1;
     let Replayed::As { id: again } = again else { panic!("{again:?}") };
     assert_eq!(store.fail(&[again], "no", BY_ANN).await.unwrap(), [(again, Marked::Failed)]);
     assert_eq!(store.audit(None, 10).await.unwrap().len(), 3);

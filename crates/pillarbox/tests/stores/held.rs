@@ -178,6 +178,7 @@ async fn after_a_death_everything_is_claimed_by_lease() {
         host: "here".to_owned(),
         in_flight: 0,
         idle: false,
+        configuration: None,
     };
     outbox.postgres().heartbeat(&heartbeat(1)).await.unwrap();
     assert!(claim(&outbox).await.together().is_some(), "nobody else lives");

@@ -25,7 +25,7 @@ SELECT id, 1, 'runner', 1, '' FROM outbox_event WHERE status = 'failed'";
 
 const LIST: &str = include_str!("../../sql/postgres/list.sql");
 const TYPES: &str = "text, text, text, text, text, text, timestamptz, timestamptz, bigint, bigint, uuid, uuid, timestamptz, bigint, \
-     timestamptz, bigint, text, text, text[], text[], boolean[]";
+     timestamptz, bigint, text, text, text[], text[], boolean[], boolean";
 
 /// The ways that lists take, with the index of each.
 const WAYS: [(&str, &str, &str, &str); 8] = [
@@ -83,9 +83,10 @@ async fn lists_go_along_an_index_and_stop_whatever_they_are_narrowed_by() {
         for ((name, state, way, index), direction) in WAYS.iter().flat_map(|way| [(way, "DESC"), (way, "ASC")]) {
             let statement = LIST.replace("{way}", way).replace("{schema}", "public").replace("{direction}", direction);
             for (filter, narrowed, destination) in FILTERS {
+                let had_failures = filter == "type";
                 let values = format!(
                     "{state}, {narrowed}, 51, {BUDGET}, '00000000-0000-0000-0000-000000000000', \
-                     'ffffffff-ffff-ffff-ffff-ffffffffffff', 'epoch', 0, '9999-12-31', 0, 'runner', {destination}"
+                     'ffffffff-ffff-ffff-ffff-ffffffffffff', 'epoch', 0, '9999-12-31', 0, 'runner', {destination}, {had_failures}"
                 );
                 let plan = plan(&mut connection, TYPES, &statement, &values).await;
                 let about = format!("{name}, {direction}, narrowed by {filter}, analysed: {analysed}:\n{plan}");
@@ -116,13 +117,30 @@ async fn look_ups_and_neighbours_go_by_an_index() {
         if analysed {
             outbox.execute("ANALYZE outbox_event").await;
         }
-        let find = include_str!("../../sql/postgres/find.sql").replace("{schema}", "public");
-        let found = plan(&mut connection, "text, uuid, bigint", &find, &format!("'7', '{id}', 50")).await;
+        let sql = |text: &str| text.replace("{schema}", "public");
+        let find = sql(include_str!("../../sql/postgres/find.sql"));
+        let found = plan(&mut connection, "text[], uuid", &find, &format!("'{{7,Order:7}}', '{id}'")).await;
         assert!(is_bounded(&found, 100), "analysed: {analysed}: {found}");
-        let neighbours = include_str!("../../sql/postgres/get_neighbours.sql").replace("{schema}", "public");
+        let types = sql(include_str!("../../sql/postgres/find_types.sql"));
+        let found = plan(&mut connection, "bigint", &types, "500").await;
+        assert!(is_bounded(&found, 510) && found.contains("using outbox_event_order"), "{analysed}: {found}");
+        let named = sql(include_str!("../../sql/postgres/find_aggregates.sql"));
+        let found = plan(&mut connection, "text[], text[]", &named, "'{Order,Order}', '{order 7,7}'").await;
+        assert!(is_bounded(&found, 10) && found.contains("using outbox_event_order"), "{analysed}: {found}");
+        let newest = sql(include_str!("../../sql/postgres/find_newest.sql"));
+        let found = plan(&mut connection, "text, text, bigint", &newest, "'Order', '1', 4").await;
+        assert!(is_bounded(&found, 4) && found.contains("Scan Backward using outbox_event_order"), "{found}");
+        let recent = sql(include_str!("../../sql/postgres/find_recent.sql"));
+        let values = "'{Order,Order}', '{order 7,7}', 500";
+        let found = plan(&mut connection, "text[], text[], bigint", &recent, values).await;
+        assert!(is_bounded(&found, 1000), "analysed: {analysed}: {found}");
+        let beyond = sql(include_str!("../../sql/postgres/find_beyond.sql"));
+        let found = plan(&mut connection, "bigint", &beyond, "500").await;
+        assert!(is_bounded(&found, 501), "analysed: {analysed}: {found}");
+        let neighbours = sql(include_str!("../../sql/postgres/get_neighbours.sql"));
         let near = plan(&mut connection, "uuid, bigint, bigint", &neighbours, &format!("'{id}', 10, 500")).await;
         assert!(is_bounded(&near, 500), "analysed: {analysed}: {near}");
-        let views = include_str!("../../sql/postgres/views.sql").replace("{schema}", "public");
+        let views = sql(include_str!("../../sql/postgres/views.sql"));
         let views = plan(&mut connection, "uuid[]", &views, &format!("'{{{id}}}'")).await;
         assert!(is_bounded(&views, 1), "analysed: {analysed}: {views}");
     }
@@ -153,11 +171,15 @@ async fn sqlite_takes_the_same_ways() {
         assert!(plan.matches("TEMP B-TREE FOR ORDER BY").count() <= 1 && !plan.contains("SCAN outbox_event"), "{plan}");
     }
     let plan = explain(include_str!("../../sql/sqlite/get_neighbours.sql")).await;
-    assert_eq!(
-        plan.matches("USING INDEX outbox_event_order (aggregate_type=? AND aggregate_id=? AND seq").count(),
-        2,
-        "{plan}"
-    );
-    let plan = explain(include_str!("../../sql/sqlite/find.sql")).await;
-    assert!(!plan.contains("SCAN outbox_event") && !plan.contains("SCAN event"), "{plan}");
+    let search = "USING INDEX outbox_event_order (aggregate_type=? AND aggregate_id=? AND seq";
+    assert_eq!(plan.matches(search).count(), 2, "{plan}");
+    for find in [
+        include_str!("../../sql/sqlite/find.sql"),
+        include_str!("../../sql/sqlite/find_aggregates.sql"),
+        include_str!("../../sql/sqlite/find_newest.sql"),
+    ] {
+        let plan = explain(find).await;
+        assert!(!plan.contains("SCAN event") && !plan.contains("SCAN outbox_event"), "{plan}");
+        assert!(!plan.contains("FOR ORDER BY"), "{plan}");
+    }
 }

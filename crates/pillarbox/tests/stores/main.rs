@@ -15,6 +15,7 @@ mod odd_times;
 mod opening;
 mod plan;
 mod schema;
+mod wal;
 
 mod mysql {
     pillarbox_testkit::store_suite!(pillarbox_testkit::conformance::MysqlOutbox::create);

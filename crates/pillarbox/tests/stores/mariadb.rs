@@ -46,6 +46,27 @@ async fn a_plain_insert_with_the_defaults_emits() {
     assert!(outbox.now().await.timestamp().abs_diff(seconds.cast_signed()) < 60, "{}", event.id);
 }
 
+/// The server converts numbers and JSON to the procedure's text.
+#[tokio::test]
+async fn the_procedure_takes_numbers_uuids_and_json() {
+    let outbox = MysqlOutbox::create().await;
+    let payload = serde_json::json!({ "a": 1 });
+    let id = Uuid::now_v7();
+    let emit = "CALL outbox_emit('Order', ?, 't', ?, NULL, NULL, NULL, NULL)";
+    sqlx::query(emit).bind(42_i64).bind(&payload).execute(outbox.pool()).await.unwrap();
+    sqlx::query(emit).bind(i16::MIN).bind(payload.to_string()).execute(outbox.pool()).await.unwrap();
+    sqlx::query(emit).bind(id.hyphenated().to_string()).bind(&payload).execute(outbox.pool()).await.unwrap();
+    let literals = "CALL outbox_emit('Order', 43, 't', json_object('a', 1), uuid(), NULL, NULL, NULL)";
+    sqlx::raw_sql(literals).execute(outbox.pool()).await.unwrap();
+    let claim = outbox.store().claim(ASK).await.unwrap();
+    let ids: Vec<&str> = claim.iter().map(|claimed| claimed.event().aggregate_id.as_str()).collect();
+    assert_eq!(ids, ["42", "-32768", id.to_string().as_str(), "43"]);
+    for claimed in claim.iter() {
+        let payload: serde_json::Value = serde_json::from_str(claimed.event().payload.get()).unwrap();
+        assert_eq!(payload, serde_json::json!({ "a": 1 }));
+    }
+}
+
 /// Other languages with the rights for it call the procedure, which checks what the crate checks.
 #[tokio::test]
 async fn the_procedure_emits_in_the_callers_transaction() {

@@ -57,8 +57,8 @@ fn rows(times: &[&str], id: impl Fn(usize) -> String) -> String {
         }
         statements += &format!(
             "INSERT INTO outbox_relay (id, host, started_at, heartbeat_at) VALUES ('{0}', 'a', '{time}', '{time}'); \
-             INSERT INTO outbox_lane (relay_id, destination, paused, down, congested, queued, sending, last_error_at) \
-             VALUES ('{0}', 'runner', false, false, false, 0, 0, '{time}'); \
+             INSERT INTO outbox_lane (relay_id, destination, paused, down, down_since, probe_at, recovered_at, queued, sending, last_error_at) \
+             VALUES ('{0}', 'runner', false, false, '{time}', '{time}', '{time}', 0, 0, '{time}'); \
              INSERT INTO outbox_figure (minute, relay_id, destination, delivered, failed, given_up, latency) \
              VALUES ('{time}', '{0}', 'runner', 1, 1, 1, '[]'); \
              INSERT INTO outbox_paused (destination, paused_at, paused_by) VALUES ('{number}', '{time}', 'ann'); \
@@ -111,7 +111,7 @@ async fn people_see_everything(inspect: &dyn Inspect, events: usize) {
             }
         }
     }
-    assert_eq!(inspect.find("7").await.unwrap().len(), 1);
+    assert_eq!(inspect.find("7").await.unwrap().events.len(), 1);
     let counts = inspect.counts().await.unwrap();
     assert_eq!(counts.delivered + counts.failed, events as u64 / 2);
     inspect.depth().await.unwrap();

@@ -21,7 +21,7 @@ SELECT format('index %s', indexdef), 3, indexname, 0 FROM pg_indexes WHERE schem
 UNION ALL
 SELECT format('trigger %s', pg_get_triggerdef(oid)), 4, tgname, 0 FROM pg_trigger WHERE NOT tgisinternal
 UNION ALL
-SELECT pg_get_functiondef(oid), 5, proname, 0 FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+SELECT pg_get_functiondef(oid), 5, oid::regprocedure::text, 0 FROM pg_proc WHERE pronamespace = 'public'::regnamespace
 ORDER BY part, place, number";
 
 /// The longest name of an index or constraint that every database takes.

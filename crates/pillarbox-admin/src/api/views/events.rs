@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use pillarbox::store::{DeliveryView, EventView, Page};
+use pillarbox::store::{DeliveryView, EventView, Found, Page};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::asked::StateName;
-use crate::desk::{EventStory, Moment, What};
+use crate::desk::{EventStory, Kept, Moment, What};
 
 /// A page of events
 #[derive(Debug, Serialize, ToSchema)]
@@ -18,6 +18,8 @@ pub(crate) struct EventPage {
     events: Vec<EventSummary>,
     /// `cursor` of the next page; missing on the last page
     next: Option<String>,
+    /// `before` of the previous page; missing on the first page
+    previous: Option<String>,
     /// The number of events that were searched for this page
     looked_at: u64,
     /// The time that the search reached, in the list's order
@@ -41,7 +43,7 @@ struct EventSummary {
     event_type: String,
     state: StateName,
     idempotency_key: String,
-    /// The number of failed attempts
+    /// The number of failed attempts; kept when the event is delivered
     attempts: u32,
     /// 0 means no limit; without it, the relay's setting counts
     max_attempts: Option<u32>,
@@ -85,6 +87,7 @@ impl From<Page> for EventPage {
         Self {
             events: page.events.into_iter().map(EventSummary::from).collect(),
             next: page.next.map(|cursor| cursor.to_string()),
+            previous: page.previous.map(|cursor| cursor.to_string()),
             looked_at: page.looked_at,
             reached: page.reached,
         }
@@ -94,6 +97,30 @@ impl From<Page> for EventPage {
 impl From<Vec<EventView>> for Events {
     fn from(events: Vec<EventView>) -> Self {
         Self { events: events.into_iter().map(EventSummary::from).collect() }
+    }
+}
+
+/// The events that a text names
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct FoundEvents {
+    events: Vec<EventSummary>,
+    /// Of delivered events emitted before this time, only those with a matching id or idempotency key were found; `null` if
+    /// all events were searched
+    unseen_before: Option<DateTime<Utc>>,
+    /// The seconds for which delivered events are kept, and can be found; 0 if they are deleted on delivery, `null` if unknown
+    delivered_kept_seconds: Option<u64>,
+}
+
+impl FoundEvents {
+    pub(crate) fn new(found: Found, kept: Option<Kept>) -> Self {
+        Self {
+            events: found.events.into_iter().map(EventSummary::from).collect(),
+            unseen_before: found.unseen.map(|unseen| unseen.delivered_before),
+            delivered_kept_seconds: kept.map(|kept| match kept {
+                Kept::For(kept) => kept.as_secs(),
+                Kept::UntilDelivered => 0,
+            }),
+        }
     }
 }
 
@@ -111,6 +138,8 @@ pub(crate) struct EventFull {
     trace_id: Option<String>,
     /// The event of which this is a replay
     replay_of: Option<String>,
+    /// The only destination of this replay; missing if it is for all
+    replay_to: Option<String>,
     /// The deliveries of a fan-out that did not succeed at once
     deliveries: Vec<Delivery>,
     /// The history, oldest first, and the next step
@@ -161,6 +190,8 @@ enum HappenedName {
     Committed,
     /// An attempt failed
     Failed,
+    /// An attempt succeeded. Recorded with `relay.record_attempts = "all"` only
+    Succeeded,
     /// One of several destinations received it
     DeliveredTo,
     /// All destinations received it
@@ -190,6 +221,13 @@ impl From<Moment> for Happened {
             What::Delivered => bare(HappenedName::Delivered),
             What::Next => bare(HappenedName::Next),
             What::GivenUp { error } => Self { error: Some(error), ..bare(HappenedName::GivenUp) },
+            What::Succeeded { number, destination, took_ms, status_code } => Self {
+                destination: Some(destination),
+                number: Some(number),
+                took_ms: Some(took_ms),
+                status_code,
+                ..bare(HappenedName::Succeeded)
+            },
             What::DeliveredTo { destination } => {
                 Self { destination: Some(destination), ..bare(HappenedName::DeliveredTo) }
             }
@@ -227,6 +265,7 @@ impl From<EventStory> for EventFull {
             goes_to: shown.goes_to,
             trace_id: shown.trace_id,
             replay_of: shown.replay_of,
+            replay_to: shown.replay_to,
             deliveries: shown.detail.deliveries.into_iter().map(delivery).collect(),
             timeline: shown.timeline.into_iter().map(Happened::from).collect(),
             requests: requests

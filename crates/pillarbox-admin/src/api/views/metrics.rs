@@ -7,13 +7,15 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::seconds;
-use crate::desk::{DestinationStatus, Health, Metrics, Overview as DeskOverview};
+use crate::desk::{DestinationStatus, Health, Metrics, Overview as DeskOverview, Problem, ProblemKind};
 
 /// The most important metrics
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Overview {
     at: DateTime<Utc>,
     waiting: Waiting,
+    /// What needs somebody, the worst first; empty when all is well
+    problems: Vec<ProblemView>,
     /// Metrics of the whole window
     flow: Flow,
     /// Metrics of each minute of the window, oldest first
@@ -47,7 +49,48 @@ impl From<Depth> for Waiting {
     }
 }
 
-/// Deliveries and failures, and the latency from commit to delivery
+/// A problem of the outbox. Fields that do not belong to its kind are `null`
+#[derive(Debug, Serialize, ToSchema)]
+struct ProblemView {
+    #[schema(value_type = String)]
+    kind: ProblemKind,
+    /// The problem in a few words
+    title: String,
+    destination: Option<String>,
+    /// The number of events that wait because of it, or of dead letters
+    events: u64,
+    /// Whether there may be more events
+    at_least: bool,
+    /// The age of the oldest of these events
+    oldest_seconds: Option<f64>,
+    since: Option<DateTime<Utc>>,
+    next_probe_at: Option<DateTime<Utc>>,
+    error: Option<String>,
+    error_at: Option<DateTime<Utc>>,
+    paused_by: Option<String>,
+}
+
+impl From<Problem> for ProblemView {
+    fn from(problem: Problem) -> Self {
+        let title = problem.title();
+        let (error_at, error) = problem.error.unzip();
+        Self {
+            kind: problem.kind,
+            title,
+            destination: problem.destination,
+            events: problem.events,
+            at_least: problem.at_least,
+            oldest_seconds: problem.oldest.map(seconds),
+            since: problem.since,
+            next_probe_at: problem.next_probe,
+            error,
+            error_at,
+            paused_by: problem.paused_by,
+        }
+    }
+}
+
+/// Deliveries and failures, the latency from commit to delivery, and the receiver's response time
 #[derive(Debug, Serialize, ToSchema)]
 struct Flow {
     /// The number of delivered events
@@ -61,6 +104,8 @@ struct Flow {
     latency_p50_seconds: Option<f64>,
     latency_p95_seconds: Option<f64>,
     latency_p99_seconds: Option<f64>,
+    response_p50_seconds: Option<f64>,
+    response_p95_seconds: Option<f64>,
 }
 
 impl From<Metrics> for Flow {
@@ -73,6 +118,8 @@ impl From<Metrics> for Flow {
             latency_p50_seconds: metrics.p50.map(seconds),
             latency_p95_seconds: metrics.p95.map(seconds),
             latency_p99_seconds: metrics.p99.map(seconds),
+            response_p50_seconds: metrics.response_p50.map(seconds),
+            response_p95_seconds: metrics.response_p95.map(seconds),
         }
     }
 }
@@ -174,6 +221,16 @@ struct Destination {
     paused_by_configuration: bool,
     paused_at: Option<DateTime<Utc>>,
     paused_by: Option<String>,
+    /// The number of events that wait for it: parked, or in the queue of a relay
+    waiting: u64,
+    /// Whether more events may wait
+    waiting_at_least: bool,
+    /// The age of the oldest parked event, since its emit
+    oldest_waiting_seconds: Option<f64>,
+    /// When its outage began
+    down_since: Option<DateTime<Utc>>,
+    /// When it is probed next
+    next_probe_at: Option<DateTime<Utc>>,
     /// The number of events in the relays' queues
     queued: u64,
     /// The number of events in flight
@@ -192,9 +249,12 @@ struct Destination {
 enum HealthName {
     /// No living relay knows it
     Unknown,
-    Up,
-    /// Events come in faster than it takes them
-    Congested,
+    Healthy,
+    /// Fewer than 95 % of the attempts of the last five minutes succeeded
+    Failing,
+    /// Its rate holds events back, it is slower than its events come in, or it asked to slow down
+    #[serde(rename = "rate limited")]
+    RateLimited,
     /// Its breaker is open
     Down,
     Paused,
@@ -204,8 +264,9 @@ impl From<Health> for HealthName {
     fn from(health: Health) -> Self {
         match health {
             Health::Unknown => Self::Unknown,
-            Health::Up => Self::Up,
-            Health::Congested => Self::Congested,
+            Health::Healthy => Self::Healthy,
+            Health::Failing => Self::Failing,
+            Health::RateLimited => Self::RateLimited,
             Health::Down => Self::Down,
             Health::Paused => Self::Paused,
         }
@@ -217,9 +278,14 @@ impl From<Health> for HealthName {
 struct Lane {
     relay: Uuid,
     host: String,
+    health: HealthName,
     paused: bool,
+    /// Whether the breaker is open
     down: bool,
-    congested: bool,
+    /// Whether events wait for the rate
+    limited: bool,
+    down_since: Option<DateTime<Utc>>,
+    next_probe_at: Option<DateTime<Utc>>,
     queued: u64,
     sending: u64,
     last_error: Option<String>,
@@ -227,13 +293,16 @@ struct Lane {
 }
 
 impl Lane {
-    fn new(relay: Uuid, host: String, lane: LaneView) -> Self {
+    fn new(relay: Uuid, host: String, health: Health, lane: LaneView) -> Self {
         Self {
             relay,
             host,
+            health: health.into(),
             paused: lane.paused,
             down: lane.down,
-            congested: lane.congested,
+            limited: lane.limited,
+            down_since: lane.down_since,
+            next_probe_at: lane.probe_at,
             queued: lane.queued,
             sending: lane.sending,
             last_error: lane.last_error,
@@ -258,12 +327,21 @@ impl From<DestinationStatus> for Destination {
             paused_by_configuration: configured.is_some_and(|configured| configured.paused),
             paused_at,
             paused_by,
+            waiting: shown.parked + shown.queued,
+            waiting_at_least: shown.at_least,
+            oldest_waiting_seconds: shown.oldest.map(seconds),
+            down_since: shown.down_since,
+            next_probe_at: shown.next_probe,
             queued: shown.queued,
             sending: shown.sending,
             last_error,
             last_error_at,
             flow: shown.metrics.into(),
-            lanes: shown.lanes.into_iter().map(|lane| Lane::new(lane.relay, lane.host, lane.lane)).collect(),
+            lanes: shown
+                .lanes
+                .into_iter()
+                .map(|lane| Lane::new(lane.relay, lane.host, lane.health, lane.lane))
+                .collect(),
             name: shown.name,
         }
     }
@@ -279,6 +357,7 @@ impl From<DeskOverview> for Overview {
     fn from(overview: DeskOverview) -> Self {
         Self {
             at: overview.at,
+            problems: overview.problems().into_iter().map(ProblemView::from).collect(),
             waiting: overview.depth.into(),
             flow: overview.metrics.into(),
             series: overview

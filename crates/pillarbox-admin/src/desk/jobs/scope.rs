@@ -23,6 +23,8 @@ pub(super) struct Stored {
     since: Option<DateTime<Utc>>,
     until: Option<DateTime<Utc>>,
     failed_since: Option<DateTime<Utc>>,
+    #[serde(default)]
+    had_failures: bool,
     group: Option<GroupKey>,
 }
 
@@ -40,6 +42,7 @@ impl Stored {
             since: filter.since,
             until: filter.until,
             failed_since: filter.failed_since,
+            had_failures: filter.had_failures,
             group: scope.group.clone(),
         }
     }
@@ -63,6 +66,7 @@ impl Stored {
             since: stored.since,
             until: stored.until,
             failed_since: stored.failed_since,
+            had_failures: stored.had_failures,
         };
         let filter: Filter = filter.with_routes(routes);
         Ok(Chosen { filter, group: stored.group })

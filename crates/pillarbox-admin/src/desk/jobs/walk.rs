@@ -45,7 +45,7 @@ impl Walk {
         if self.ended {
             return Ok(None);
         }
-        let turn = Paging { after: self.after.clone(), limit: most, oldest_first: true };
+        let turn = Paging { after: self.after.clone(), limit: most, oldest_first: true, ..Paging::default() };
         let page = store.list(&self.chosen.filter, &turn).await?;
         // Dead letters and delivered events are listed by the time of that change.
         let by_change = matches!(self.chosen.filter.state, Some(State::Failed | State::Delivered));

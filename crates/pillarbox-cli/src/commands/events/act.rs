@@ -9,13 +9,14 @@ use uuid::Uuid;
 
 use super::super::Session;
 use super::super::destinations::who;
+use super::event_id;
 use crate::admin;
 use crate::output::count;
 
 #[derive(Debug, Args)]
 pub(crate) struct Fail {
     /// The events' ids
-    #[arg(required = true)]
+    #[arg(required = true, value_parser = event_id)]
     ids: Vec<Uuid>,
     /// The reason, which becomes part of the events' error
     #[arg(long, value_name = "TEXT", default_value = "")]
@@ -25,8 +26,11 @@ pub(crate) struct Fail {
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
     /// The events' ids
-    #[arg(required = true)]
+    #[arg(required = true, value_parser = event_id)]
     ids: Vec<Uuid>,
+    /// Send the new events to this destination only; all their destinations by default
+    #[arg(long, value_name = "NAME")]
+    destination: Option<String>,
 }
 
 /// Returns success only if all events were changed.
@@ -60,13 +64,14 @@ fn refusal(marked: Marked) -> Option<&'static str> {
 pub(super) async fn replay(arguments: &Replay, session: &Session) -> anyhow::Result<ExitCode> {
     let opened = session.open().await?;
     let desk = admin::desk(opened.people(), &session.settings);
-    let answers = desk.replay(&arguments.ids, &who()).await?;
+    let answers = desk.replay(&arguments.ids, arguments.destination.as_deref(), &who()).await?;
     let replayed = answers.iter().filter(|(_, replayed)| matches!(replayed, Replayed::As { .. })).count();
     let events: Vec<_> = answers
         .iter()
         .map(|(id, replayed)| match replayed {
             Replayed::As { id: anew } => json!({ "id": id, "result": "replayed", "as": anew }),
             Replayed::Pending => json!({ "id": id, "result": "pending" }),
+            Replayed::NotRouted => json!({ "id": id, "result": "not_routed" }),
             Replayed::Unknown => json!({ "id": id, "result": "unknown" }),
         })
         .collect();
@@ -74,6 +79,7 @@ pub(super) async fn replay(arguments: &Replay, session: &Session) -> anyhow::Res
         let lines = answers.iter().map(|(id, replayed)| match replayed {
             Replayed::As { id: anew } => format!("{id} is replayed as {anew}\n"),
             Replayed::Pending => format!("{id} is not delivered yet; nothing was changed\n"),
+            Replayed::NotRouted => format!("{id} is not routed to this destination; nothing was changed\n"),
             Replayed::Unknown => format!("{id} does not exist\n"),
         });
         lines.collect()

@@ -5,6 +5,7 @@ use pillarbox::delivery::UNROUTED;
 use pillarbox::store::{Cursor, EventView, Page, Paging, State};
 
 use super::super::Session;
+use super::super::completions::destinations;
 use super::{Which, moment};
 use crate::output::count;
 use crate::table::{Align, Table, shortened};
@@ -18,7 +19,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_parser = state)]
     state: Option<State>,
     /// Parked on this destination, or on `unrouted`
-    #[arg(long, value_name = "DESTINATION")]
+    #[arg(long, value_name = "DESTINATION", add = destinations())]
     parked_on: Option<String>,
     #[command(flatten)]
     which: Which,
@@ -28,6 +29,12 @@ pub(crate) struct Arguments {
     /// Continue after this cursor, which the previous page prints
     #[arg(long, value_name = "CURSOR")]
     after: Option<Cursor>,
+    /// The page before this cursor, which is `previous` of a page's JSON
+    #[arg(long, value_name = "CURSOR", conflicts_with = "after")]
+    before: Option<Cursor>,
+    /// Only events with failed attempts, delivered ones too
+    #[arg(long)]
+    had_failures: bool,
     /// The oldest first; waiting events are always in the order in which they are due
     #[arg(long)]
     oldest_first: bool,
@@ -42,8 +49,13 @@ fn state(text: &str) -> Result<State, String> {
 
 pub(super) async fn run(arguments: Arguments, session: &Session) -> anyhow::Result<()> {
     let mut filter = arguments.which.into_filter(arguments.state);
-    filter.parked_on = arguments.parked_on;
-    let turn = Paging { after: arguments.after, limit: arguments.limit as usize, oldest_first: arguments.oldest_first };
+    (filter.parked_on, filter.had_failures) = (arguments.parked_on, arguments.had_failures);
+    let turn = Paging {
+        after: arguments.after,
+        before: arguments.before,
+        limit: arguments.limit as usize,
+        oldest_first: arguments.oldest_first,
+    };
     let page = session.open().await?.inspect().list(&filter, &turn).await?;
     session.output.answer(&page, || render(&page.events))?;
     if let Some(next) = &page.next {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::super::destinations::who;
 use super::super::{Misuse, Session};
-use super::{Which, confirmed};
+use super::{Which, confirmed, event_id};
 use crate::output::count;
 
 /// Events per statement.
@@ -19,7 +19,7 @@ const BATCH: usize = 500;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The events' ids
-    #[arg(required_unless_present = "failed", conflicts_with = "failed")]
+    #[arg(required_unless_present = "failed", conflicts_with = "failed", value_parser = event_id)]
     ids: Vec<Uuid>,
     /// All failed events that match the filters
     #[arg(long)]

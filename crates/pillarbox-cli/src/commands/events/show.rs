@@ -1,21 +1,48 @@
 //! `pillarbox events show`.
 
 use anyhow::Context;
-use pillarbox::store::{AttemptView, DeliveryView, EventDetail, State};
+use pillarbox::store::{AttemptView, DeliveryView, EventDetail, EventView, State};
 use pillarbox_admin::pretty;
 use uuid::Uuid;
 
-use super::super::Session;
+use super::super::{Misuse, Session};
 use super::moment;
 use crate::table::{Align, Table, fields, shortened};
 
 const ERROR_WIDTH: usize = 100;
+/// The number of events that are suggested.
+const SUGGESTED: usize = 10;
 
-pub(super) async fn run(id: Uuid, session: &Session) -> anyhow::Result<()> {
-    let detail = session.open().await?.inspect().get(id).await?;
+pub(super) async fn run(text: &str, session: &Session) -> anyhow::Result<()> {
+    let opened = session.open().await?;
+    let Ok(id) = text.parse::<Uuid>() else {
+        let found = opened.inspect().find(text).await?;
+        let unseen = found.unseen.map_or_else(String::new, |unseen| format!("\n{unseen}"));
+        return Err(Misuse(suggested(text, &found.events) + &unseen).into());
+    };
+    let detail = opened.inspect().get(id).await?;
     let mut detail = detail.with_context(|| format!("there is no event {id}; `pillarbox events list` lists events"))?;
     session.settings.admin.mask.detail(&mut detail);
     Ok(session.output.answer(&detail, || render(&detail))?)
+}
+
+/// Returns the error for text that is not an id, with the events that the text may mean.
+fn suggested(text: &str, found: &[EventView]) -> String {
+    if found.is_empty() {
+        return format!(
+            "{text:?} is not the id of an event, and no event has this aggregate or key; `pillarbox events list --search \
+             '{text}'` also searches parts of ids, types and errors"
+        );
+    }
+    let mut told = format!("{text:?} is not the id of an event; these events match it:\n");
+    for EventView { id, state, event_type, aggregate_type, aggregate_id, .. } in found.iter().take(SUGGESTED) {
+        told.push_str(&format!("  {id}  {:<9}  {event_type}  {aggregate_type} {aggregate_id}\n", state.as_str()));
+    }
+    if found.len() > SUGGESTED {
+        told.push_str(&format!("  and {} more\n", found.len() - SUGGESTED));
+    }
+    told.push_str("show one of them by its id");
+    told
 }
 
 fn render(detail: &EventDetail) -> String {
@@ -31,9 +58,10 @@ fn render(detail: &EventDetail) -> String {
         text.push_str("\ndestinations\n");
         text.push_str(&indented(&deliveries(&detail.deliveries)));
     }
-    if !detail.failed_attempts.is_empty() {
-        text.push_str("\nfailed attempts\n");
-        text.push_str(&indented(&attempts(&detail.failed_attempts)));
+    let tried = detail.attempts();
+    if !tried.is_empty() {
+        text.push_str("\nattempts\n");
+        text.push_str(&indented(&attempts(&tried)));
     }
     text
 }
@@ -90,10 +118,11 @@ fn deliveries(deliveries: &[DeliveryView]) -> String {
     table.render()
 }
 
-fn attempts(attempts: &[AttemptView]) -> String {
+fn attempts(attempts: &[&AttemptView]) -> String {
     let mut table = Table::new([
         ("AT", Align::Left),
         ("DESTINATION", Align::Left),
+        ("RESULT", Align::Left),
         ("TOOK", Align::Right),
         ("CODE", Align::Right),
         ("ERROR", Align::Left),
@@ -103,6 +132,7 @@ fn attempts(attempts: &[AttemptView]) -> String {
         table.row([
             moment(attempt.attempted_at),
             attempt.destination.clone(),
+            if attempt.delivered { "delivered" } else { "failed" }.to_owned(),
             format!("{} ms", attempt.took_ms),
             attempt.status_code.map(|code| code.to_string()).unwrap_or_default(),
             shortened(&attempt.error, ERROR_WIDTH),

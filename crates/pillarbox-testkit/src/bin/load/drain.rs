@@ -38,7 +38,7 @@ const QUIET: Duration = Duration::from_millis(200);
 
 impl Drain {
     pub(crate) async fn run(self) -> Result<Value> {
-        let store = self.relay.open().await?.store();
+        let (store, log) = self.relay.store(&self.relay.open().await?);
         let meter = Arc::new(Meter::new(self.count));
         let observer = Arc::clone(&meter);
         let relay = self.relay.relay(Arc::clone(&store))?.observer(observer).build()?;
@@ -62,6 +62,9 @@ impl Drain {
             meter.report()
         );
         let mut report = meter.report();
+        if let Some(log) = log.map(|log| log.log_metrics()) {
+            report["log"] = serde_json::json!({ "delivered": log.delivered, "spilled": log.spilled });
+        }
         report["usage"] = serde_json::to_value(Usage::now()?)?;
         Ok(report)
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use pillarbox::source::wal::{LogMetrics, WalStore};
 use pillarbox::{Event, Inspect, Message, SendError};
 use rand::RngExt;
 use serde_json::{Value, json};
@@ -37,13 +38,17 @@ impl Latency {
             let told = calls.send(Instant::now()).map_err(|_| SendError::retry("nobody listens"));
             async { told }
         };
-        let relay = self.relay.handled(database.store(), handler).build()?;
+        let (store, log) = self.relay.store(&database);
+        let relay = self.relay.handled(store, handler).build()?;
         let mut took = Ok(Vec::new());
         let events = async {
             took = async {
                 tokio::time::timeout(PATIENCE, idle(database.inspect()))
                     .await
                     .context("the relay has not become idle")?;
+                if let Some(log) = log {
+                    tokio::time::timeout(PATIENCE, open(&log)).await.context("the log has not been opened")?;
+                }
                 let mut took = Vec::with_capacity(self.count);
                 for number in 0..self.count {
                     let pause = rand::rng().random_range(self.apart[0] * 1000..=self.apart[1] * 1000);
@@ -66,6 +71,16 @@ impl Latency {
         answer["latencies_ms"] = json!(milliseconds);
         Ok(answer)
     }
+}
+
+/// Waits until the relay reads the log and lets emits write into it.
+async fn open(log: &WalStore) {
+    let is_open = |metrics: LogMetrics| metrics.leads && metrics.closed.is_none() && metrics.lag_bytes.is_some();
+    while !is_open(log.log_metrics()) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // The gate opens with the next heartbeat at the latest.
+    tokio::time::sleep(Duration::from_secs(2)).await;
 }
 
 /// Waits until a relay's heartbeat says that it is idle.

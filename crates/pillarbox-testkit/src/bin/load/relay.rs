@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use pillarbox::sink::Discard;
+use pillarbox::source::wal::{WalSettings, WalStore};
 use pillarbox::{
     ClaimBy, Destination, Message, OnDelivered, OnFailed, Order, Relay, RelayBuilder, RelaySettings, Route, SendError,
     Store,
@@ -67,11 +68,25 @@ pub(crate) struct RelayArguments {
     /// Hold claims by leases only.
     #[arg(long)]
     lease: bool,
+    /// Read events from PostgreSQL's write-ahead log, too.
+    #[arg(long)]
+    wal: bool,
 }
 
 impl RelayArguments {
     pub(crate) async fn open(&self) -> Result<Database> {
         Database::open(&self.database).await
+    }
+
+    /// Returns the store of the relay, and its log if it reads one.
+    pub(crate) fn store(&self, database: &Database) -> (Arc<dyn Store>, Option<WalStore>) {
+        match database {
+            Database::Postgres(store) if self.wal => {
+                let log = WalStore::new(store.clone(), WalSettings::default());
+                (Arc::new(log.clone()), Some(log))
+            }
+            _ => (database.store(), None),
+        }
     }
 
     pub(crate) fn settings(&self) -> RelaySettings {

@@ -8,6 +8,7 @@ use pillarbox_testkit::Program;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::Source;
 use crate::database::Database;
 use crate::receivers::{Mood, Receivers};
 
@@ -17,6 +18,8 @@ pub(crate) struct Chaos {
     relays: Vec<NumberedRelay>,
     disturbances: Disturbances,
     counts: Counts,
+    /// The longest pause between two disturbances, in milliseconds.
+    pause: u64,
 }
 
 /// A relay, and the number by which receivers know it. Numbers begin with 1 and are never reused.
@@ -48,8 +51,10 @@ pub(crate) struct Counts {
 }
 
 impl Chaos {
-    pub(crate) fn new(seed: u64, receivers: Receivers, relays: Vec<NumberedRelay>) -> Self {
+    pub(crate) fn new(seed: u64, receivers: Receivers, relays: Vec<NumberedRelay>, source: Source) -> Self {
         Self {
+            // A relay that reads the log must live for a while: the next one waits for the end of its lease.
+            pause: if source == Source::Wal { 3000 } else { 400 },
             random: StdRng::seed_from_u64(seed),
             receivers,
             relays,
@@ -76,7 +81,7 @@ impl Chaos {
 
     /// Causes one disturbance, after a pause.
     pub(crate) async fn disturb(&mut self, database: &mut Database, start_relay: &impl Fn() -> NumberedRelay) {
-        tokio::time::sleep(Duration::from_millis(self.random.random_range(20..400))).await;
+        tokio::time::sleep(Duration::from_millis(self.random.random_range(20..self.pause))).await;
         match self.random.random_range(0..100) {
             0..60 => self.kill_a_relay(start_relay).await,
             60..64 => {

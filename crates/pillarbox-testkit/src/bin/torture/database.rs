@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use pillarbox::store::mysql::MysqlStore;
-use pillarbox::store::postgres::PostgresStore;
+use pillarbox::store::postgres::{LogSettings, PostgresStore};
 use pillarbox::store::sqlite::SqliteStore;
 use pillarbox::store::{Counts, EventView, Filter, Paging, State};
 use pillarbox::{Event, Inspect, emit_all};
@@ -15,7 +15,7 @@ use pillarbox_testkit::{PrivateMysql, PrivatePostgres};
 use sqlx::mysql::MySqlPool;
 use uuid::Uuid;
 
-use crate::Kind;
+use crate::{Kind, Source};
 
 pub(crate) struct Database {
     server: Server,
@@ -51,7 +51,7 @@ pub(crate) struct Place {
 }
 
 impl Database {
-    pub(crate) async fn start(kind: Kind, dir: &Path) -> Result<Self> {
+    pub(crate) async fn start(kind: Kind, source: Source, dir: &Path) -> Result<Self> {
         let file = dir.join("outbox.db");
         let (server, outbox) = match kind {
             Kind::Mysql => {
@@ -65,9 +65,13 @@ impl Database {
             }
             Kind::Postgres => {
                 // The server's own defaults: a confirmed commit is on disk.
-                let server = PrivatePostgres::start_with(&[]).await;
+                let logical = [("wal_level", "logical"), ("max_slot_wal_keep_size", "4GB")];
+                let server = PrivatePostgres::start_with(if source == Source::Wal { &logical } else { &[] }).await;
                 let store = PostgresStore::connect(&server.url(), "public").await?;
                 store.migrate().await?;
+                if source == Source::Wal {
+                    store.log_enable(&LogSettings::default(), &mut |_| {}).await?;
+                }
                 sqlx::query(APPLICATION_ON_POSTGRES).execute(store.pool()).await?;
                 (Server::Postgres(server), Outbox::Postgres(store))
             }
@@ -133,7 +137,9 @@ impl Outbox {
                 let mut tx = store.pool().begin().await?;
                 let ids = ids(emit_all(&mut tx, events).await?);
                 sqlx::query(
-                    "INSERT INTO application SELECT id, seq, aggregate_id FROM outbox_event WHERE id = ANY($1)",
+                    // An event in the log has no row.
+                    "INSERT INTO application SELECT given.id, coalesce(event.seq, 0), coalesce(event.aggregate_id, '') \
+                     FROM unnest($1::uuid[]) AS given (id) LEFT JOIN outbox_event AS event ON event.id = given.id",
                 )
                 .bind(&ids)
                 .execute(&mut *tx)
@@ -184,6 +190,23 @@ impl Outbox {
         }
     }
 
+    /// Returns the number of committed events that were emitted into the log.
+    pub(crate) async fn logged(&self) -> Result<i64> {
+        self.count("SELECT count(*) FROM application WHERE seq = 0").await
+    }
+
+    /// Returns whether the log was read up to a position, or is not read at all.
+    async fn is_read(&self, end: &str) -> Result<bool> {
+        let Self::Postgres(store) = self else { return Ok(true) };
+        let read = "SELECT coalesce(bool_and(confirmed >= $1::pg_lsn), true) FROM outbox_log";
+        Ok(sqlx::query_scalar(read).bind(end).fetch_one(store.pool()).await?)
+    }
+
+    async fn end_of_log(&self) -> Result<String> {
+        let Self::Postgres(store) = self else { return Ok(String::new()) };
+        Ok(sqlx::query_scalar("SELECT pg_current_wal_insert_lsn()::text").fetch_one(store.pool()).await?)
+    }
+
     /// Returns the number of parked deliveries of fan-outs.
     pub(crate) async fn parked_deliveries(&self) -> Result<i64> {
         self.count("SELECT count(*) FROM outbox_delivery WHERE parked").await
@@ -228,10 +251,18 @@ impl Outbox {
 
     pub(crate) async fn wait_until_settled(&self, patience: Duration) -> Result<()> {
         let began = Instant::now();
+        let mut end = None;
         loop {
+            if end.is_none() {
+                end = self.end_of_log().await.ok();
+            }
+            let is_read = match &end {
+                Some(end) => self.is_read(end).await.unwrap_or(false),
+                None => false,
+            };
             // A server that has just restarted may refuse for a moment.
             match self.counts().await {
-                Ok(counts) if counts.pending() == 0 => return Ok(()),
+                Ok(counts) if is_read && counts.pending() == 0 => return Ok(()),
                 answer if began.elapsed() > patience => {
                     bail!("after {patience:?} there are still events on their way: {answer:?}")
                 }

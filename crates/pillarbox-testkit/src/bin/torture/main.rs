@@ -4,6 +4,8 @@
 //! few, and first arrivals of each aggregate must be in order. With `--fan-out`, half of the events also go to a second
 //! receiver, which is never disturbed: they must arrive at both.
 //!
+//! With `--source wal`, events are in the write-ahead log while a relay reads it, and relays are killed less often, so that one does.
+//!
 //! `make torture`, or with the seed of an earlier run: `make torture ARGS="--seed 42 --kills 50 --database sqlite"`.
 
 mod chaos;
@@ -53,6 +55,9 @@ struct Arguments {
     /// Whether relays keep delivered events or delete them.
     #[arg(long, value_enum, default_value_t = OnDelivered::Keep)]
     on_delivered: OnDelivered,
+    /// Where events are: in the table, or in PostgreSQL's write-ahead log while a relay reads it.
+    #[arg(long, value_enum, default_value_t = Source::Table)]
+    source: Source,
     /// The program to test; by default the one beside this program.
     #[arg(long)]
     program: Option<PathBuf>,
@@ -63,6 +68,12 @@ enum Kind {
     Mysql,
     Postgres,
     Sqlite,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Source {
+    Table,
+    Wal,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -87,6 +98,9 @@ async fn main() -> Result<()> {
     if !program.exists() {
         bail!("there is no program {}; build it with `cargo build --release -p pillarbox-cli`", program.display());
     }
+    if arguments.source == Source::Wal && arguments.database != [Kind::Postgres] {
+        bail!("only PostgreSQL has a log that can be read; add --database postgres");
+    }
     say(&format!("seed {seed}"));
     let mut good = true;
     for kind in &arguments.database {
@@ -107,7 +121,7 @@ async fn main() -> Result<()> {
 async fn torture(kind: Kind, seed: u64, arguments: &Arguments, program: &std::path::Path) -> Result<Verdict> {
     let began = Instant::now();
     let dir = tempfile::tempdir()?;
-    let mut database = Database::start(kind, dir.path()).await?;
+    let mut database = Database::start(kind, arguments.source, dir.path()).await?;
     let receivers = Receivers::start(arguments.fan_out).await;
     let config = dir.path().join("pillarbox.toml");
     std::fs::write(&config, configuration(&database.url(), &receivers, arguments))?;
@@ -121,7 +135,8 @@ async fn torture(kind: Kind, seed: u64, arguments: &Arguments, program: &std::pa
 
     let producers =
         Producers::start(&database.outbox(), seed, Habits { order: arguments.order, fan_out: arguments.fan_out });
-    let mut chaos = Chaos::new(seed, receivers, (0..arguments.relays).map(|_| start_relay()).collect());
+    let relays = (0..arguments.relays).map(|_| start_relay()).collect();
+    let mut chaos = Chaos::new(seed, receivers, relays, arguments.source);
     if arguments.fan_out {
         chaos.park(&database, PATIENCE).await?;
     }
@@ -150,11 +165,19 @@ fn configuration(database: &str, receivers: &Receivers, arguments: &Arguments) -
         OnDelivered::Keep => "keep",
         OnDelivered::Delete => "delete",
     };
+    let source = match arguments.source {
+        Source::Table => "outbox_event",
+        Source::Wal => "wal",
+    };
     let receiver = receivers.disturbed_url();
     let fan_out = receivers.bystander_url().map(|url| fan_out(&url)).unwrap_or_default();
     format!(
         r#"[database]
 url = "{database}"
+
+[source]
+kind = "{source}"
+lease = "2500ms"
 
 [relay]
 batch_size = 50

@@ -18,6 +18,8 @@ pub(crate) struct Verdict {
     took: Duration,
     chaos: Counts,
     committed: usize,
+    /// The number of committed events that were emitted into the log.
+    logged: i64,
     rolled_back: usize,
     poison: usize,
     wrongly_failed: Vec<Uuid>,
@@ -69,6 +71,7 @@ impl Verdict {
             took,
             chaos: chaos.counts(),
             committed: committed.len(),
+            logged: outbox.logged().await?,
             rolled_back: emitted.all.difference(&committed).count(),
             wrongly_failed: failed.difference(&poison).copied().collect(),
             wrongly_delivered: poison.difference(&failed).copied().collect(),
@@ -165,7 +168,8 @@ impl fmt::Display for Verdict {
             "  killed: relays {}, database {}, receiver {}; receiver misbehaved {}",
             self.chaos.kills, self.chaos.crashes, self.chaos.outages, self.chaos.moods
         )?;
-        writeln!(f, "  events committed {}, rolled back {}", self.committed, self.rolled_back)?;
+        let logged = if self.logged > 0 { format!(" ({} into the log)", self.logged) } else { String::new() };
+        writeln!(f, "  events committed {}{logged}, rolled back {}", self.committed, self.rolled_back)?;
         write!(
             f,
             "  rejected by the receiver and failed {}, wrongly failed {} {}, should have failed {} {}",

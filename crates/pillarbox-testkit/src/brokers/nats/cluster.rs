@@ -118,8 +118,9 @@ impl NatsCluster {
         self.servers[server].start(command).await;
     }
 
-    /// Returns the messages of the stream as nats-py reads them.
+    /// Returns the messages of the stream as nats-py reads them. Waits until all servers are up.
     pub async fn received(&self) -> Vec<Received> {
+        self.whole().await;
         read("nats_stream.py", &[&self.url(), USER, PASSWORD, STREAM, ""]).await
     }
 }

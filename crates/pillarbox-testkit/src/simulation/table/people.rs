@@ -81,7 +81,8 @@ impl Row {
             error: row.error.clone(),
         };
         detail.deliveries = self.deliveries.iter().map(delivery).collect();
-        detail.failed_attempts.clone_from(&self.failed_attempts);
+        let attempts = self.attempts.iter().cloned();
+        (detail.delivered_attempts, detail.failed_attempts) = attempts.partition(|attempt| attempt.delivered);
         detail
     }
 
@@ -91,7 +92,7 @@ impl Row {
             return None;
         }
         let delivery = self.deliveries.iter().find(|(_, delivery)| delivery.status == Status::Failed);
-        let attempt = || self.failed_attempts.last().map(|attempt| attempt.destination.as_str());
+        let attempt = || self.attempts.last().map(|attempt| attempt.destination.as_str());
         delivery.map(|(name, _)| name.as_str()).or_else(attempt)
     }
 }

@@ -37,7 +37,7 @@ pub struct Row {
     /// The rows of `outbox_delivery`.
     pub deliveries: BTreeMap<String, DeliveryRow>,
     /// The rows of `outbox_attempt`, oldest first.
-    pub failed_attempts: Vec<AttemptView>,
+    pub attempts: Vec<AttemptView>,
 }
 
 /// A row of `outbox_delivery`.
@@ -63,7 +63,7 @@ impl Row {
             error: String::new(),
             updated_at: event.created_at,
             deliveries: BTreeMap::new(),
-            failed_attempts: Vec::new(),
+            attempts: Vec::new(),
             event,
         }
     }

@@ -1,15 +1,15 @@
-//! Settles of the simulated table: the event's row, its deliveries and its failed attempts. Pure.
+//! Settles of the simulated table: the event's row, its deliveries and its attempts. Pure.
 
 use std::time::Duration;
 
-use pillarbox::delivery::{Attempt, Change, Delivery, Verdict};
+use pillarbox::delivery::{Change, Delivery, Verdict};
 use pillarbox::event::Status;
 use pillarbox::store::{AttemptView, Ticket};
 
 use super::row::{after, kept};
 use super::{DeliveryRow, Moment, Row, Table};
 
-/// The number of failed attempts that the table keeps per event.
+/// The number of attempts that the table keeps per event.
 const ATTEMPTS_KEPT: u32 = 20;
 
 impl Table {
@@ -54,7 +54,7 @@ impl Row {
         for delivery in &verdict.deliveries {
             self.settle_delivery(delivery, now);
         }
-        self.add_attempts(&verdict.failures, now);
+        self.add_attempts(verdict, now);
     }
 
     fn settle_delivery(&mut self, delivery: &Delivery, now: Moment) {
@@ -71,19 +71,32 @@ impl Row {
     }
 
     /// Adds attempts, numbered after the last one, and drops the oldest beyond the limit.
-    fn add_attempts(&mut self, failures: &[Attempt], now: Moment) {
-        let last = self.failed_attempts.last().map_or(0, |attempt| attempt.number);
-        let numbered = (last + 1..).zip(failures).map(|(number, attempt)| AttemptView {
-            number,
-            destination: attempt.destination.clone(),
+    fn add_attempts(&mut self, verdict: &Verdict, now: Moment) {
+        let tried = |destination: &str, took: Duration| AttemptView {
+            number: 0,
+            destination: destination.to_owned(),
             attempted_at: now,
-            took_ms: u64::try_from(attempt.took.as_millis()).unwrap_or(u64::MAX),
+            took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            status_code: None,
+            error: String::new(),
+            answer: None,
+            delivered: false,
+        };
+        let failed = verdict.failures.iter().map(|attempt| AttemptView {
             status_code: attempt.error.status,
             error: kept(&attempt.error.message),
             answer: attempt.error.answer.as_deref().map(kept),
+            ..tried(&attempt.destination, attempt.took)
         });
-        self.failed_attempts.extend(numbered);
-        let newest = self.failed_attempts.last().map_or(0, |attempt| attempt.number);
-        self.failed_attempts.retain(|attempt| attempt.number + ATTEMPTS_KEPT > newest);
+        let delivered = verdict.successes.iter().map(|success| AttemptView {
+            status_code: success.status,
+            delivered: true,
+            ..tried(&success.destination, success.took)
+        });
+        let last = self.attempts.last().map_or(0, |attempt| attempt.number);
+        let numbered = (last + 1..).zip(failed.chain(delivered));
+        self.attempts.extend(numbered.map(|(number, attempt)| AttemptView { number, ..attempt }));
+        let newest = self.attempts.last().map_or(0, |attempt| attempt.number);
+        self.attempts.retain(|attempt| attempt.number + ATTEMPTS_KEPT > newest);
     }
 }

@@ -75,6 +75,7 @@ impl Table {
             heartbeat_at: now,
             in_flight: 0,
             idle: false,
+            configuration: heartbeat.configuration.clone(),
             alive: true,
             lanes: Vec::new(),
         });

@@ -73,7 +73,7 @@ CREATE TABLE IF NOT EXISTS outbox_delivery (
     INDEX outbox_delivery_parked (parked, destination, event_id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE {collation};
 
--- Failed attempts, for people to look at, the latest of each event.
+-- Failed attempts, for people to look at, the latest of each event. With relay.record_attempts = "all" also the successful ones.
 CREATE TABLE IF NOT EXISTS outbox_attempt (
     event_id         BINARY(16) NOT NULL,
     number           INTEGER NOT NULL,
@@ -83,6 +83,7 @@ CREATE TABLE IF NOT EXISTS outbox_attempt (
     status_code      INTEGER,
     error            TEXT NOT NULL,
     answer           TEXT,
+    delivered        BOOLEAN NOT NULL DEFAULT false,
     PRIMARY KEY (event_id, number)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE {collation};
 
@@ -93,7 +94,8 @@ CREATE TABLE IF NOT EXISTS outbox_relay (
     started_at       DATETIME(6) NOT NULL DEFAULT (utc_timestamp(6)),
     heartbeat_at     DATETIME(6) NOT NULL DEFAULT (utc_timestamp(6)),
     in_flight        BIGINT NOT NULL DEFAULT 0,
-    idle             BOOLEAN NOT NULL DEFAULT false
+    idle             BOOLEAN NOT NULL DEFAULT false,
+    configuration    VARCHAR(64)
 ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- How each relay finds its destinations, for people.
@@ -102,7 +104,10 @@ CREATE TABLE IF NOT EXISTS outbox_lane (
     destination      VARCHAR(255) NOT NULL,
     paused           BOOLEAN NOT NULL,
     down             BOOLEAN NOT NULL,
-    congested        BOOLEAN NOT NULL,
+    limited          BOOLEAN NOT NULL DEFAULT false,
+    down_since       DATETIME(6),
+    probe_at         DATETIME(6),
+    recovered_at     DATETIME(6),
     queued           BIGINT NOT NULL,
     sending          BIGINT NOT NULL,
     last_error       TEXT,
@@ -110,8 +115,8 @@ CREATE TABLE IF NOT EXISTS outbox_lane (
     PRIMARY KEY (relay_id, destination)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE {collation};
 
--- What destinations did, minute by minute, as each relay tells it; kept for a day. The latency, from commit to confirmation, is a
--- histogram: see docs/design/admin.md.
+-- What destinations did, minute by minute, as each relay tells it; kept for a day. The latency, from commit to confirmation, and
+-- the response time of the receiver are histograms: see docs/design/admin.md.
 CREATE TABLE IF NOT EXISTS outbox_figure (
     minute           DATETIME(6) NOT NULL,
     relay_id         BINARY(16) NOT NULL,
@@ -120,6 +125,7 @@ CREATE TABLE IF NOT EXISTS outbox_figure (
     failed           BIGINT NOT NULL,
     given_up         BIGINT NOT NULL,
     latency          LONGTEXT NOT NULL,
+    response         LONGTEXT NOT NULL DEFAULT ('[]'),
     PRIMARY KEY (minute, relay_id, destination)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE {collation};
 

@@ -1,19 +1,16 @@
 -- The outbox. Names, types and meaning are relied on by other programs: see docs/design/tables.md.
 -- Least program: 0.1.0
--- Runs with the outbox's schema as search_path. All times are clock_timestamp(): inside a transaction now() is in the past.
+-- Runs with the outbox's schema as search_path, and with its quoted name for {schema}. All times are clock_timestamp(): inside a transaction now() is in the past.
 
 -- UUID v7: 48 bits of milliseconds, then chance. Its order follows time as far as the clock does; seq is the order.
 CREATE FUNCTION outbox_uuid7() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAFE
-SET search_path FROM CURRENT
-AS $$
-    SELECT encode(
-        set_bit(set_bit(
-            overlay(uuid_send(gen_random_uuid())
-                placing substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
-                FROM 1 FOR 6),
-            52, 1), 53, 1),
-        'hex')::uuid
-$$;
+RETURN encode(
+    set_bit(set_bit(
+        overlay(uuid_send(gen_random_uuid())
+            placing substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
+            FROM 1 FOR 6),
+        52, 1), 53, 1),
+    'hex')::uuid;
 
 CREATE TABLE outbox_event (
     id               uuid PRIMARY KEY DEFAULT outbox_uuid7(),
@@ -79,7 +76,7 @@ CREATE TABLE outbox_delivery (
 
 CREATE INDEX outbox_delivery_parked ON outbox_delivery (destination, event_id) WHERE parked;
 
--- Failed attempts, for people to look at, the latest of each event.
+-- Failed attempts, for people to look at, the latest of each event. With relay.record_attempts = "all" also the successful ones.
 CREATE TABLE outbox_attempt (
     event_id         uuid NOT NULL,
     number           integer NOT NULL,
@@ -89,6 +86,7 @@ CREATE TABLE outbox_attempt (
     status_code      integer,
     error            text NOT NULL,
     answer           text,
+    delivered        boolean NOT NULL DEFAULT false,
     PRIMARY KEY (event_id, number)
 );
 
@@ -99,7 +97,8 @@ CREATE TABLE outbox_relay (
     started_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     heartbeat_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     in_flight        bigint NOT NULL DEFAULT 0,
-    idle             boolean NOT NULL DEFAULT false
+    idle             boolean NOT NULL DEFAULT false,
+    configuration    varchar(64)
 );
 
 -- The state of each destination as each relay sees it, for people.
@@ -108,7 +107,10 @@ CREATE TABLE outbox_lane (
     destination      varchar(255) NOT NULL,
     paused           boolean NOT NULL,
     down             boolean NOT NULL,
-    congested        boolean NOT NULL,
+    limited          boolean NOT NULL DEFAULT false,
+    down_since       timestamptz,
+    probe_at         timestamptz,
+    recovered_at     timestamptz,
     queued           bigint NOT NULL,
     sending          bigint NOT NULL,
     last_error       text,
@@ -116,8 +118,8 @@ CREATE TABLE outbox_lane (
     PRIMARY KEY (relay_id, destination)
 );
 
--- Deliveries and failures per minute, relay and destination; kept for a day. The latency, from commit to confirmation, is a
--- histogram: see docs/design/admin.md.
+-- Deliveries and failures per minute, relay and destination; kept for a day. The latency, from commit to confirmation, and
+-- the response time of the receiver are histograms: see docs/design/admin.md.
 CREATE TABLE outbox_figure (
     minute           timestamptz NOT NULL,
     relay_id         uuid NOT NULL,
@@ -126,6 +128,7 @@ CREATE TABLE outbox_figure (
     failed           bigint NOT NULL,
     given_up         bigint NOT NULL,
     latency          jsonb NOT NULL,
+    response         jsonb NOT NULL DEFAULT '[]',
     PRIMARY KEY (minute, relay_id, destination)
 );
 
@@ -149,42 +152,143 @@ CREATE TABLE outbox_audit (
 -- Emit notifies until this time, in seconds of the epoch: the last heartbeat of an idle relay, and 15 seconds.
 CREATE SEQUENCE outbox_idle_until MINVALUE 0 START 0;
 
+-- The write-ahead log as the outbox: see docs/design/wal.md. Emit writes repeatable events into the log instead of the table until this
+-- time, in seconds of the epoch; 0 is never. Only the relay that reads the log sets it. It is no secret.
+CREATE SEQUENCE outbox_log_until MINVALUE 0 START 0;
+GRANT SELECT ON SEQUENCE outbox_log_until TO PUBLIC;
+
+-- One row while the log is enabled: what the relay that reads it writes once a second.
+CREATE TABLE outbox_log (
+    single           boolean PRIMARY KEY DEFAULT true CHECK (single),
+    slot             varchar(63) NOT NULL,
+    -- An empty one: the output plugin needs it.
+    publication      varchar(63) NOT NULL,
+    -- Rises with every leader, so that an earlier one can write no positions.
+    epoch            bigint NOT NULL DEFAULT 0,
+    -- The relay that reads the slot, and the end of its lease.
+    leader           uuid,
+    leader_until     timestamptz,
+    -- Every event of a commit that ends before it is delivered, or in the table.
+    confirmed        pg_lsn,
+    -- The server that the position belongs to.
+    system_id        text,
+    -- Why the leader keeps events out of the log; empty while it takes them.
+    closed           text NOT NULL DEFAULT '',
+    -- `wal disable` has begun: the leader delivers the rest of the log and takes no more.
+    leaving          boolean NOT NULL DEFAULT false,
+    enabled_at       timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- One row while the log is enabled: what emit reads. It is a table of its own because the other one is rewritten all the time, and
+-- emit would read its dead rows, too. A role that may not read it emits into the table.
+CREATE TABLE outbox_log_key (
+    single           boolean PRIMARY KEY DEFAULT true CHECK (single),
+    -- In the prefix of each message. Everybody may write messages; the relay ignores those without it.
+    secret           text NOT NULL DEFAULT replace(gen_random_uuid()::text, '-', ''),
+    -- In bytes of payload and headers: larger events go into the table.
+    size_limit       integer NOT NULL DEFAULT 65536,
+    -- The timeline of the server that the leader reads. On a promoted standby it differs until a relay leads there.
+    timeline         varchar(8) NOT NULL
+);
+
+-- The server's timeline, in hexadecimal digits.
+CREATE FUNCTION outbox_log_timeline() RETURNS text LANGUAGE sql VOLATILE
+RETURN left(pg_walfile_name(pg_current_wal_insert_lsn()), 8);
+
+-- The content of a message: the version of its format, and an event in JSON.
+CREATE FUNCTION outbox_log_content(
+    id uuid, aggregate_type text, aggregate_id text, event_type text, payload text, headers text, max_attempts int,
+    created_at timestamptz
+) RETURNS text LANGUAGE sql STABLE
+RETURN format(
+    '1{"id":"%s","aggregate_type":%s,"aggregate_id":%s,"event_type":%s,"headers":%s,"max_attempts":%s,"created_at":"%s","payload":%s}',
+    id, to_json(aggregate_type), to_json(aggregate_id), to_json(event_type), coalesce(headers, 'null'),
+    coalesce(max_attempts::text, 'null'), to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), payload);
+
+-- What emit needs to write into the log, or NULLs if this role or this server must not. With a lower wal_level nobody could read
+-- the message. Like emit it finds its tables by the caller's search_path.
+CREATE FUNCTION outbox_log_open() RETURNS outbox_log_key LANGUAGE plpgsql
+AS $$
+DECLARE
+    key outbox_log_key;
+BEGIN
+    IF has_table_privilege('outbox_log_key'::regclass, 'SELECT') THEN
+        SELECT * INTO key FROM outbox_log_key AS log
+        WHERE log.timeline = outbox_log_timeline() AND current_setting('wal_level') = 'logical';
+    END IF;
+    RETURN key;
+END
+$$;
+
+-- Emit, for one repeatable event while the gate is open: writes it into the log and returns true, or returns false if it belongs
+-- into the table: it is delayed, large, a Celery task, or the log must not be written.
+CREATE FUNCTION outbox_log_write(
+    id uuid, aggregate_type text, aggregate_id text, event_type text, payload text, headers text, max_attempts int,
+    deliver_at timestamptz, moment timestamptz
+) RETURNS boolean LANGUAGE plpgsql
+AS $$
+DECLARE
+    prefix text;
+    room integer;
+BEGIN
+    IF (deliver_at > moment) IS NOT TRUE AND aggregate_type <> 'celery'
+        AND has_table_privilege('outbox_log_key'::regclass, 'SELECT') THEN
+        -- No variable is in this statement: with one it would be planned anew for each event.
+        SELECT 'pillarbox:' || log.secret, log.size_limit INTO prefix, room FROM outbox_log_key AS log
+        WHERE log.timeline = outbox_log_timeline() AND current_setting('wal_level') = 'logical';
+    END IF;
+    RETURN coalesce(octet_length(payload) + coalesce(octet_length(headers), 0) <= room, false) AND pg_logical_emit_message(true, prefix, outbox_log_content(
+        id, aggregate_type, aggregate_id, event_type, payload, headers, max_attempts, moment)) IS NOT NULL;
+END
+$$;
+
 -- Emit from any language, inside the caller's transaction, with the defaults and checks of the Rust crate.
 -- A duplicate raises unique_violation. The payload's limit is 1 MiB, or the setting pillarbox.payload_limit.
+-- It names its schema, because a search_path of its own costs 6 µs in each transaction.
 CREATE FUNCTION outbox_emit(
     aggregate_type text, aggregate_id text, event_type text, payload jsonb DEFAULT '{}',
     idempotency_key text DEFAULT NULL, headers jsonb DEFAULT NULL,
-    max_attempts int DEFAULT NULL, deliver_at timestamptz DEFAULT NULL
+    max_attempts int DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, repeatable boolean DEFAULT false
 ) RETURNS uuid LANGUAGE plpgsql
-SET search_path FROM CURRENT
 AS $$
 DECLARE
-    key text := coalesce(outbox_emit.idempotency_key, outbox_emit.aggregate_type || ':' || outbox_emit.aggregate_id);
+    emitted uuid := {schema}.outbox_uuid7();
+    key text := CASE WHEN outbox_emit.repeatable THEN emitted::text
+        ELSE coalesce(outbox_emit.idempotency_key, outbox_emit.aggregate_type || ':' || outbox_emit.aggregate_id) END;
     size_limit int := coalesce(nullif(current_setting('pillarbox.payload_limit', true), '')::int, 1048576);
-    size int := octet_length(coalesce(outbox_emit.payload, '{}')::text);
+    body text := coalesce(outbox_emit.payload, '{}')::text;
     moment timestamptz := clock_timestamp();
     field record;
-    emitted uuid;
+    prefix text;
+    room integer;
+    written boolean;
 BEGIN
-    FOR field IN VALUES ('aggregate_type', outbox_emit.aggregate_type, 100), ('aggregate_id', outbox_emit.aggregate_id, 100),
-                        ('event_type', outbox_emit.event_type, 255), ('idempotency_key', key, 255)
-    LOOP
-        IF coalesce(field.column2, '') = '' THEN
-            RAISE EXCEPTION 'the event was not emitted: % is empty; give it at least one character', field.column1
-                USING ERRCODE = 'invalid_parameter_value';
-        ELSIF char_length(field.column2) > field.column3 THEN
-            RAISE EXCEPTION 'the event was not emitted: % has % characters, the limit is %; shorten it',
-                field.column1, char_length(field.column2), field.column3 USING ERRCODE = 'string_data_right_truncation';
-        END IF;
-    END LOOP;
+    IF (char_length(outbox_emit.aggregate_type) BETWEEN 1 AND 100 AND char_length(outbox_emit.aggregate_id) BETWEEN 1 AND 100
+        AND char_length(outbox_emit.event_type) BETWEEN 1 AND 255 AND char_length(key) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        FOR field IN VALUES ('aggregate_type', outbox_emit.aggregate_type, 100), ('aggregate_id', outbox_emit.aggregate_id, 100),
+                            ('event_type', outbox_emit.event_type, 255), ('idempotency_key', key, 255)
+        LOOP
+            IF coalesce(field.column2, '') = '' THEN
+                RAISE EXCEPTION 'the event was not emitted: % is empty; give it at least one character', field.column1
+                    USING ERRCODE = 'invalid_parameter_value';
+            ELSIF char_length(field.column2) > field.column3 THEN
+                RAISE EXCEPTION 'the event was not emitted: % has % characters, the limit is %; shorten it',
+                    field.column1, char_length(field.column2), field.column3 USING ERRCODE = 'string_data_right_truncation';
+            END IF;
+        END LOOP;
+    END IF;
+    IF outbox_emit.repeatable AND outbox_emit.idempotency_key IS NOT NULL THEN
+        RAISE EXCEPTION 'the event was not emitted: it has an idempotency_key and is repeatable; choose one of them'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     -- Its payload would choose what Celery's workers run: only producers of tasks write this type.
     IF outbox_emit.aggregate_type = 'celery' THEN
         RAISE EXCEPTION 'the event was not emitted: aggregate_type is "celery", which is reserved for recorded Celery tasks; choose another'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF size > size_limit THEN
+    IF octet_length(body) > size_limit THEN
         RAISE EXCEPTION 'the event was not emitted: the payload has % bytes of JSON, the limit is %; store the bulk elsewhere and send a reference, or raise the setting pillarbox.payload_limit',
-            size, size_limit USING ERRCODE = 'program_limit_exceeded';
+            octet_length(body), size_limit USING ERRCODE = 'program_limit_exceeded';
     END IF;
     IF jsonb_typeof(outbox_emit.headers) NOT IN ('object', 'null') THEN
         RAISE EXCEPTION 'the event was not emitted: headers is not a JSON object' USING ERRCODE = 'invalid_parameter_value';
@@ -197,21 +301,90 @@ BEGIN
         RAISE EXCEPTION 'the event was not emitted: deliver_at is %, the limit is 100 years from now; choose an earlier moment',
             outbox_emit.deliver_at USING ERRCODE = 'datetime_field_overflow';
     END IF;
-    INSERT INTO outbox_event
-        (aggregate_type, aggregate_id, event_type, payload, idempotency_key, headers, max_attempts, next_attempt_at,
+    -- As outbox_log_write, without another call.
+    IF outbox_emit.repeatable AND pg_sequence_last_value('{schema}.outbox_log_until') > date_part('epoch', moment)
+        AND (outbox_emit.deliver_at > moment) IS NOT TRUE AND has_table_privilege('{schema}.outbox_log_key'::regclass, 'SELECT') THEN
+        SELECT 'pillarbox:' || log.secret, log.size_limit INTO prefix, room FROM {schema}.outbox_log_key AS log
+        WHERE log.timeline = {schema}.outbox_log_timeline() AND current_setting('wal_level') = 'logical';
+        IF octet_length(body) + coalesce(octet_length(outbox_emit.headers::text), 0) <= room AND pg_logical_emit_message(true, prefix, {schema}.outbox_log_content(
+            emitted, outbox_emit.aggregate_type, outbox_emit.aggregate_id, outbox_emit.event_type, body,
+            nullif(outbox_emit.headers, 'null')::text, outbox_emit.max_attempts, moment)) IS NOT NULL THEN
+            RETURN emitted;
+        END IF;
+    END IF;
+    INSERT INTO {schema}.outbox_event
+        (id, aggregate_type, aggregate_id, event_type, payload, idempotency_key, headers, max_attempts, next_attempt_at,
          created_at, updated_at)
-    VALUES (outbox_emit.aggregate_type, outbox_emit.aggregate_id, outbox_emit.event_type,
+    VALUES (emitted, outbox_emit.aggregate_type, outbox_emit.aggregate_id, outbox_emit.event_type,
             coalesce(outbox_emit.payload, '{}'), key, nullif(outbox_emit.headers, 'null'), outbox_emit.max_attempts,
             greatest(outbox_emit.deliver_at, moment), moment, moment)
     ON CONFLICT ON CONSTRAINT outbox_event_key DO NOTHING
-    RETURNING id INTO emitted;
-    IF emitted IS NULL THEN
+    RETURNING true INTO written;
+    IF written IS NULL THEN
         RAISE EXCEPTION 'an event "%" with the idempotency key "%" exists already', outbox_emit.event_type, key
             USING ERRCODE = 'unique_violation', CONSTRAINT = 'outbox_event_key', HINT =
-            'If it may happen again to the same aggregate, give it an idempotency_key of its own, such as outbox_uuid7()::text.';
+            'If it may happen again to the same aggregate, emit it with repeatable => true, or with an idempotency_key of its own.';
     END IF;
     PERFORM pg_notify('outbox_wake', '')
-        WHERE pg_sequence_last_value('outbox_idle_until') > date_part('epoch', clock_timestamp());
+        WHERE pg_sequence_last_value('{schema}.outbox_idle_until') > date_part('epoch', clock_timestamp());
     RETURN emitted;
 END
 $$;
+
+-- The same for numbers and UUIDs as ids, and for payloads of type json. Each is only a call, which the planner puts in its place.
+-- An untyped payload must stay jsonb, because drivers ask the server for its type. PostgreSQL knows no preference between json and
+-- jsonb, but text is preferred to a domain over text. So the functions for json take the types in such a domain.
+CREATE DOMAIN outbox_text AS text;
+
+CREATE FUNCTION outbox_emit(
+    aggregate_type text, aggregate_id bigint, event_type text, payload jsonb DEFAULT '{}',
+    idempotency_key text DEFAULT NULL, headers jsonb DEFAULT NULL,
+    max_attempts int DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, repeatable boolean DEFAULT false
+) RETURNS uuid LANGUAGE sql
+RETURN outbox_emit(aggregate_type, aggregate_id::text, event_type, payload, idempotency_key, headers, max_attempts,
+                   deliver_at, repeatable);
+
+CREATE FUNCTION outbox_emit(
+    aggregate_type text, aggregate_id uuid, event_type text, payload jsonb DEFAULT '{}',
+    idempotency_key text DEFAULT NULL, headers jsonb DEFAULT NULL,
+    max_attempts int DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, repeatable boolean DEFAULT false
+) RETURNS uuid LANGUAGE sql
+RETURN outbox_emit(aggregate_type, aggregate_id::text, event_type, payload, idempotency_key, headers, max_attempts,
+                   deliver_at, repeatable);
+
+CREATE FUNCTION outbox_emit(
+    aggregate_type outbox_text, aggregate_id text, event_type outbox_text, payload json,
+    idempotency_key text DEFAULT NULL, headers json DEFAULT NULL,
+    max_attempts int DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, repeatable boolean DEFAULT false
+) RETURNS uuid LANGUAGE sql
+RETURN outbox_emit(aggregate_type::text, aggregate_id::text, event_type::text, payload::jsonb, idempotency_key,
+                   headers::jsonb, max_attempts, deliver_at, repeatable);
+
+CREATE FUNCTION outbox_emit(
+    aggregate_type outbox_text, aggregate_id bigint, event_type outbox_text, payload json,
+    idempotency_key text DEFAULT NULL, headers json DEFAULT NULL,
+    max_attempts int DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, repeatable boolean DEFAULT false
+) RETURNS uuid LANGUAGE sql
+RETURN outbox_emit(aggregate_type::text, aggregate_id::text, event_type::text, payload::jsonb, idempotency_key,
+                   headers::jsonb, max_attempts, deliver_at, repeatable);
+
+CREATE FUNCTION outbox_emit(
+    aggregate_type outbox_text, aggregate_id uuid, event_type outbox_text, payload json,
+    idempotency_key text DEFAULT NULL, headers json DEFAULT NULL,
+    max_attempts int DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, repeatable boolean DEFAULT false
+) RETURNS uuid LANGUAGE sql
+RETURN outbox_emit(aggregate_type::text, aggregate_id::text, event_type::text, payload::jsonb, idempotency_key,
+                   headers::jsonb, max_attempts, deliver_at, repeatable);
+
+COMMENT ON FUNCTION outbox_emit(text, text, text, jsonb, text, jsonb, int, timestamptz, boolean) IS
+    'Emits an event in the caller''s transaction and returns its id. The aggregate_id is text, a number or a uuid. The payload is jsonb or json; cast a payload that the driver sends as text: $4::jsonb. A second event with the same event_type and aggregate raises unique_violation, unless it has an idempotency_key of its own or repeatable => true.';
+COMMENT ON FUNCTION outbox_emit(text, bigint, text, jsonb, text, jsonb, int, timestamptz, boolean) IS
+    'As outbox_emit with aggregate_id text, for ids that are numbers.';
+COMMENT ON FUNCTION outbox_emit(text, uuid, text, jsonb, text, jsonb, int, timestamptz, boolean) IS
+    'As outbox_emit with aggregate_id text, for ids that are UUIDs.';
+COMMENT ON FUNCTION outbox_emit(outbox_text, text, outbox_text, json, text, json, int, timestamptz, boolean) IS
+    'As outbox_emit with payload jsonb, with payload and headers of type json.';
+COMMENT ON FUNCTION outbox_emit(outbox_text, bigint, outbox_text, json, text, json, int, timestamptz, boolean) IS
+    'As outbox_emit with aggregate_id text, for ids that are numbers, with payload and headers of type json.';
+COMMENT ON FUNCTION outbox_emit(outbox_text, uuid, outbox_text, json, text, json, int, timestamptz, boolean) IS
+    'As outbox_emit with aggregate_id text, for ids that are UUIDs, with payload and headers of type json.';

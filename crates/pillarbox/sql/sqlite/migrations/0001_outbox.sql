@@ -76,7 +76,7 @@ CREATE TABLE outbox_delivery (
 
 CREATE INDEX outbox_delivery_parked ON outbox_delivery (destination, event_id) WHERE parked;
 
--- Failed attempts, for people to look at, the latest of each event.
+-- Failed attempts, for people to look at, the latest of each event. With relay.record_attempts = "all" also the successful ones.
 CREATE TABLE outbox_attempt (
     event_id         TEXT NOT NULL,
     number           INTEGER NOT NULL,
@@ -86,6 +86,7 @@ CREATE TABLE outbox_attempt (
     status_code      INTEGER,
     error            TEXT NOT NULL,
     answer           TEXT,
+    delivered        INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (event_id, number)
 ) STRICT, WITHOUT ROWID;
 
@@ -96,7 +97,8 @@ CREATE TABLE outbox_relay (
     started_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
     heartbeat_at     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
     in_flight        INTEGER NOT NULL DEFAULT 0,
-    idle             INTEGER NOT NULL DEFAULT 0
+    idle             INTEGER NOT NULL DEFAULT 0,
+    configuration    TEXT
 ) STRICT;
 
 -- The state of each destination as each relay sees it, for people.
@@ -105,7 +107,10 @@ CREATE TABLE outbox_lane (
     destination      TEXT NOT NULL,
     paused           INTEGER NOT NULL,
     down             INTEGER NOT NULL,
-    congested        INTEGER NOT NULL,
+    limited          INTEGER NOT NULL DEFAULT 0,
+    down_since       TEXT,
+    probe_at         TEXT,
+    recovered_at     TEXT,
     queued           INTEGER NOT NULL,
     sending          INTEGER NOT NULL,
     last_error       TEXT,
@@ -113,8 +118,8 @@ CREATE TABLE outbox_lane (
     PRIMARY KEY (relay_id, destination)
 ) STRICT;
 
--- Deliveries and failures per minute, relay and destination; kept for a day. The latency, from commit to confirmation, is a
--- histogram: see docs/design/admin.md.
+-- Deliveries and failures per minute, relay and destination; kept for a day. The latency, from commit to confirmation, and
+-- the response time of the receiver are histograms: see docs/design/admin.md.
 CREATE TABLE outbox_figure (
     minute           TEXT NOT NULL,
     relay_id         TEXT NOT NULL,
@@ -123,6 +128,7 @@ CREATE TABLE outbox_figure (
     failed           INTEGER NOT NULL,
     given_up         INTEGER NOT NULL,
     latency          TEXT NOT NULL,
+    response         TEXT NOT NULL DEFAULT '[]',
     PRIMARY KEY (minute, relay_id, destination)
 ) STRICT;
 

@@ -3,6 +3,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use chrono::Utc;
+
+use super::outage::Outage;
 use crate::clock;
 use crate::relay::breaker::{Breaker, BreakerSettings};
 use crate::relay::flight::Job;
@@ -22,6 +25,8 @@ pub(in crate::relay) struct State {
     /// The opening of the breaker that is being probed, or will be.
     pub(in crate::relay) probing: Option<u64>,
     pub(in crate::relay) last_error: Option<SendError>,
+    /// The current outage, for people.
+    pub(in crate::relay) outage: Outage,
     /// The queue was too long for the other lanes to wait. New events are parked until it is short.
     pub(in crate::relay) congested: bool,
     /// The lane was congested, and its destination has not been fast since. The lane is expected to be congested again, so that
@@ -47,6 +52,7 @@ impl State {
             breaker: Breaker::new(breaker),
             probing: None,
             last_error: None,
+            outage: Outage::default(),
             congested: false,
             slow: false,
             took: Duration::ZERO,
@@ -92,6 +98,12 @@ impl State {
         let first = jobs.next()?;
         let followers = jobs.take_while(|job| job.follows());
         Some(followers.fold((1, first.bytes()), |(length, bytes), job| (length + 1, bytes + job.bytes())))
+    }
+
+    /// Notes an outage that an event or a probe has met. The breaker has counted it.
+    pub(in crate::relay) fn met_outage(&mut self, error: &SendError, now: Instant) {
+        self.outage.note(&self.breaker, error, now, Utc::now());
+        self.last_error = Some(error.clone());
     }
 
     /// Sets an open breaker ajar if its probe is due and no event probes, as after single passes. The next event is the probe.

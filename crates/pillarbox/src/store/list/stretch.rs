@@ -69,23 +69,36 @@ pub(crate) struct Plan {
     stretches: std::vec::IntoIter<Stretch>,
     /// The limit of the page.
     most: usize,
+    /// The place that the page begins or ends at.
+    place: Option<Cursor>,
+    /// Whether the list is read against its order, from `place` towards its beginning.
+    backwards: bool,
+    /// The places of the first event of the page and of the last entry, as they were read.
+    first: Option<Cursor>,
+    last: Option<Cursor>,
     page: Page,
 }
 
 impl Plan {
     /// Creates the plan of a list. The plan is empty if no event can match.
     pub(crate) fn of(filter: &Filter, paging: &Paging) -> Result<Self, BadCursor> {
-        let ways = ways(filter);
-        let at = match &paging.after {
+        let backwards = paging.before.is_some();
+        let place = paging.before.clone().or_else(|| paging.after.clone());
+        let mut ways = ways(filter);
+        if backwards {
+            ways.reverse();
+        }
+        let at = match &place {
             None => 0,
             Some(cursor) => ways.iter().position(|way| way.has(cursor)).ok_or(BadCursor)?,
         };
         let stretches: Vec<Stretch> = ways[at..].iter().map(|way| Stretch::of(*way, filter, paging)).collect();
         let mut stretches = stretches.into_iter();
-        if let (Some(Cursor(place)), Some(first)) = (&paging.after, stretches.as_mut_slice().first_mut()) {
+        if let (Some(Cursor(place)), Some(first)) = (&place, stretches.as_mut_slice().first_mut()) {
             first.go_on_from(place);
         }
-        Ok(Self { stretches, most: paging.most(), page: Page::default() })
+        let (first, last, page) = (None, None, Page::default());
+        Ok(Self { stretches, most: paging.most(), place, backwards, first, last, page })
     }
 
     /// Returns what to read next: a stretch, the number of events (one more than the page has room for), and the number of
@@ -97,7 +110,8 @@ impl Plan {
         let stretch = self.stretches.next()?;
         let (room, budget) = (self.most - self.page.events.len(), BUDGET.saturating_sub(self.page.looked_at));
         if room == 0 || budget == 0 {
-            self.page.next = Some(stretch.beginning());
+            // Backwards, the place of the last entry leads to the end of the next stretch.
+            self.page.next = if self.backwards { self.last.clone() } else { Some(stretch.beginning()) };
             return None;
         }
         Some((stretch, room + 1, budget))
@@ -112,18 +126,32 @@ impl Plan {
             entries.truncate(room);
         }
         if let Some(last) = entries.last() {
+            self.last = stretch.way.cursor(last).or_else(|| self.last.take());
             self.page.reached = stretch.way.moment(&last.event);
             if more || last.number >= budget {
                 self.page.next = stretch.way.cursor(last);
             }
+        }
+        if self.first.is_none() {
+            self.first = entries.iter().find(|entry| entry.matches).and_then(|entry| stretch.way.cursor(entry));
         }
         let on_the_way = entries.last().map_or(0, |last| last.number);
         self.page.looked_at += if more { on_the_way } else { looked_at.max(on_the_way) };
         self.page.events.extend(entries.into_iter().filter(|entry| entry.matches).map(|entry| entry.event));
     }
 
+    /// Returns the page in the list's order. A page without events is left from the place that it has reached.
     pub(crate) fn page(self) -> Page {
-        self.page
+        let Self { mut page, first, .. } = self;
+        let beside = first.or_else(|| page.next.clone());
+        if self.backwards {
+            page.events.reverse();
+            page.previous = page.next.take();
+            page.next = beside;
+        } else if self.place.is_some() {
+            page.previous = beside;
+        }
+        page
     }
 }
 
@@ -206,7 +234,9 @@ impl Stretch {
         let earliest = earliest.max(failed_since);
         Self {
             way,
-            descending: matches!(way, Way::Id | Way::Failed | Way::Delivered) && !paging.oldest_first,
+            // Against the list's order, if the page before a place is wanted.
+            descending: (matches!(way, Way::Id | Way::Failed | Way::Delivered) && !paging.oldest_first)
+                != paging.before.is_some(),
             ids: (since.map_or(Uuid::nil(), first_id), until.map_or(Uuid::max(), first_id)),
             from: (earliest.map_or(Bound::Mark(String::new()), Bound::At), i64::MIN),
             to: (Bound::Latest, i64::MAX),
@@ -233,7 +263,12 @@ impl Stretch {
             Place::Id(id) if self.descending => self.ids.1 = self.ids.1.min(*id),
             Place::Id(id) => self.ids.0 = self.ids.0.max(*id),
             Place::Parked(at, seq, on) => {
-                self.from = (Bound::Mark(at.clone()), *seq);
+                let place = (Bound::Mark(at.clone()), *seq);
+                if self.descending {
+                    self.to = place;
+                } else {
+                    self.from = place;
+                }
                 // A list of one destination stays with it.
                 if self.way == Way::Parked {
                     self.parked_on.clone_from(on);

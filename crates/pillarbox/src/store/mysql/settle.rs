@@ -148,7 +148,8 @@ async fn settle_attempts(tx: &mut Tx, kept: &[&Settlement]) -> Result<(), Driver
         .flat_map(|settlement| settlement.attempts())
         .map(|row| {
             let id = row.event_id.simple().to_string();
-            json!([id, row.destination, row.took_ms, row.status_code, row.error, row.answer, row.position])
+            let delivered = u8::from(row.delivered);
+            json!([id, row.destination, row.took_ms, row.status_code, row.error, row.answer, row.position, delivered])
         })
         .collect();
     if rows.is_empty() {

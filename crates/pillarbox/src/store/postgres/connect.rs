@@ -128,6 +128,12 @@ impl Connections {
         &self.public
     }
 
+    /// Returns the servers that connections go to.
+    #[cfg(feature = "wal")]
+    pub(super) fn servers(&self) -> &Servers {
+        &self.servers
+    }
+
     /// Returns the maximum number of connections.
     pub(super) fn most(&self) -> usize {
         self.most

@@ -24,7 +24,7 @@ use crate::store::list::{BadCursor, Bound};
 use crate::store::migrate::Migration;
 use crate::store::row::like;
 use crate::store::sql::{
-    Asked, Call, Database, Row, Statements, Through, Transaction, Value, load_statements, shared_statements,
+    Asked, Call, Database, Recent, Row, Statements, Through, Transaction, Value, load_statements, shared_statements,
 };
 use crate::store::{Cleaned, EventKind, Retention};
 
@@ -42,6 +42,7 @@ impl Database for PostgresStore {
 
     const MIGRATIONS: &'static [Migration] = MIGRATIONS;
     const WAKE: Option<&'static str> = Some(SQL.wake);
+    const FIND_RECENT: Option<Recent> = Some(Recent { find: SQL.find_recent, beyond: SQL.find_beyond });
     const FAREWELL: &'static [&'static str] = &[SQL.farewell];
     const FORGET: &'static [&'static str] = &[SQL.sweep_relays];
 

@@ -44,6 +44,7 @@ impl PostgresStore {
         findings.push(self.horizon(&server).await?);
         findings.push(self.pooler().await?);
         findings.push(self.attendance().await);
+        findings.extend(self.log_findings().await?);
         Ok(findings)
     }
 

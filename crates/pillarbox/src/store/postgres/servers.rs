@@ -10,6 +10,8 @@ use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::mpsc;
 use tokio_postgres::Config;
+#[cfg(feature = "wal")]
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::SQL;
 use super::error::Error;
@@ -173,6 +175,15 @@ impl Servers {
         let (mut wire, notified) = Wire::connect(&config, host.tls.connector()?).await?;
         prepare(&mut wire, self.session).await?;
         Ok(Connected { wire, name, notified })
+    }
+
+    /// Returns address, settings and encryption of each server, beginning with the one that responded last.
+    #[cfg(feature = "wal")]
+    pub(super) fn each(&self) -> impl Iterator<Item = (String, &Config, Result<MakeRustlsConnect, Error>)> {
+        (0..self.hosts.len()).map(|step| {
+            let host = &self.hosts[self.place(step)];
+            (host.address(), &host.config, host.tls.connector())
+        })
     }
 
     pub(super) fn session(&self) -> Session {

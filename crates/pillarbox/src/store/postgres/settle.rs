@@ -158,7 +158,7 @@ impl PostgresStore {
         Ok(settled)
     }
 
-    async fn settle_deliveries(
+    pub(super) async fn settle_deliveries(
         &self,
         connection: &mut Link,
         kept: &[&Settlement],
@@ -186,7 +186,7 @@ impl PostgresStore {
         Ok(())
     }
 
-    async fn settle_attempts(
+    pub(super) async fn settle_attempts(
         &self,
         connection: &mut Link,
         kept: &[&Settlement],
@@ -210,6 +210,7 @@ impl PostgresStore {
             .bind(rows.iter().map(|row| row.answer.as_deref()).collect::<Vec<_>>())
             .bind(rows.iter().map(|row| row.position).collect::<Vec<_>>())
             .bind(ATTEMPTS_KEPT)
+            .bind(rows.iter().map(|row| row.delivered).collect::<Vec<_>>())
             .execute(connection)
             .await?;
         Ok(())

@@ -7,9 +7,10 @@ use uuid::Uuid;
 use super::get::one;
 use super::{Asked, Call, Database, Row, Through, Transaction, read};
 use crate::error::{DriverError, StoreError};
-use crate::store::act::{Entry, Marked, REPLAY, REPLAY_OF, Replayed, Retried, key_of_replays};
+use crate::event::Status;
+use crate::store::act::{Entry, Marked, REPLAY, REPLAY_OF, REPLAY_TO, Replayed, Retried, key_of_replays};
 use crate::store::inspect::{AuditView, PausedView, State};
-use crate::store::list::{Filter, Paging};
+use crate::store::list::{Filter, Paging, ToDestination};
 use crate::store::row::{answers, distinct, kept, replayed};
 
 /// The number of rounds in which others may take the replay keys first.
@@ -50,51 +51,73 @@ pub(super) async fn fail<D: Database>(
 pub(super) async fn replay<D: Database>(
     store: &D,
     ids: &[Uuid],
+    only: Option<&ToDestination>,
     entry: Entry<'_>,
 ) -> Result<Vec<(Uuid, Replayed)>, DriverError> {
     let ids = &distinct(ids);
     let mut tx = store.begin(Through::People).await?;
-    let (made, pending) = replay_events::<D>(&mut tx, Asked::new(ids, entry)).await?;
+    let (made, refused) = replay_events::<D>(&mut tx, Asked::new(ids, entry), only).await?;
     write_down::<D>(&mut tx, entry, "replay", made.len()).await?;
     wake_relays::<D>(&mut tx, made.len()).await?;
     tx.commit().await?;
-    Ok(replayed(ids, &made, &pending))
+    Ok(replayed(ids, &made, &refused))
 }
 
-/// Emits events again. Returns the new id of each replayed event, and the ids of events that are still pending.
+/// An event that is to be emitted again.
+struct Again {
+    id: Uuid,
+    new_id: Uuid,
+    /// The key without the number of a replay.
+    key: String,
+    /// The destinations that the replay leaves out.
+    others: Vec<String>,
+}
+
+/// Emits events again. Returns the new id of each replayed event, and why others were refused.
 pub(super) async fn replay_events<D: Database>(
     tx: &mut D::Tx,
     asked: Asked<'_>,
-) -> Result<(HashMap<Uuid, Uuid>, HashSet<Uuid>), DriverError> {
+    only: Option<&ToDestination>,
+) -> Result<(HashMap<Uuid, Uuid>, HashMap<Uuid, Replayed>), DriverError> {
     let call = Call::new(D::statements().replay_keys).bind(asked.ids).bind(asked.unchanged_since);
-    let mut pending = HashSet::new();
+    let mut refused = HashMap::new();
     let mut open = Vec::new();
     for row in tx.rows(call).await? {
         let id = row.id("id")?;
+        let others = match only {
+            None => Some(Vec::new()),
+            Some(only) => only.others(&row.text("event_type")?, &row.text("aggregate_type")?),
+        };
         if row.text("status")? == "pending" {
-            pending.insert(id);
+            refused.insert(id, Replayed::Pending);
+        } else if let Some(others) = others {
+            let key = key_of_replays(&row.text("idempotency_key")?);
+            open.push(Again { id, new_id: Uuid::now_v7(), key, others });
         } else {
-            open.push((id, Uuid::now_v7(), key_of_replays(&row.text("idempotency_key")?)));
+            refused.insert(id, Replayed::NotRouted);
         }
     }
-    Ok((write_replays::<D>(tx, open).await?, pending))
+    Ok((write_replays::<D>(tx, open, only.map(|only| only.name.as_str())).await?, refused))
 }
 
-/// Writes new events for old ones and returns their ids. `open` holds the old id, the new id and the key without a number.
+/// Writes new events for old ones and returns their ids.
 async fn write_replays<D: Database>(
     tx: &mut D::Tx,
-    mut open: Vec<(Uuid, Uuid, String)>,
+    mut open: Vec<Again>,
+    only: Option<&str>,
 ) -> Result<HashMap<Uuid, Uuid>, DriverError> {
     let mut made = HashMap::new();
     let mut in_vain = 0;
     // Events that share a key with each other, or with a concurrent replay, wait for the next round.
     while !open.is_empty() {
         let call = Call::new(D::statements().replay)
-            .bind(open.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
-            .bind(open.iter().map(|(_, new_id, _)| *new_id).collect::<Vec<_>>())
-            .bind(open.iter().map(|(.., key)| key.clone()).collect::<Vec<_>>())
+            .bind(open.iter().map(|again| again.id).collect::<Vec<_>>())
+            .bind(open.iter().map(|again| again.new_id).collect::<Vec<_>>())
+            .bind(open.iter().map(|again| again.key.clone()).collect::<Vec<_>>())
             .bind(REPLAY)
-            .bind(REPLAY_OF);
+            .bind(REPLAY_OF)
+            .bind(REPLAY_TO)
+            .bind(only);
         let rows = tx.rows(call).await?;
         let written = rows.iter().map(|row| row.id("id")).collect::<Result<HashSet<Uuid>, _>>()?;
         // A concurrent replay has taken exactly these numbers.
@@ -102,10 +125,33 @@ async fn write_replays<D: Database>(
         if in_vain > ROUNDS_IN_VAIN {
             break;
         }
-        made.extend(open.iter().filter(|row| written.contains(&row.1)).map(|row| (row.0, row.1)));
-        open.retain(|row| !written.contains(&row.1));
+        let (done, left): (Vec<Again>, Vec<Again>) =
+            open.into_iter().partition(|again| written.contains(&again.new_id));
+        if let Some(only) = only {
+            leave_out::<D>(tx, &done, only).await?;
+        }
+        made.extend(done.into_iter().map(|again| (again.id, again.new_id)));
+        open = left;
     }
     Ok(made)
+}
+
+/// Writes the destinations of new events, of which only one is open. An event with no other destination needs no rows.
+async fn leave_out<D: Database>(tx: &mut D::Tx, done: &[Again], only: &str) -> Result<(), DriverError> {
+    let (mut ids, mut destinations, mut statuses) = (Vec::new(), Vec::new(), Vec::new());
+    for again in done.iter().filter(|again| !again.others.is_empty()) {
+        let others = again.others.iter().map(|other| (other.as_str(), Status::Delivered));
+        for (destination, status) in others.chain([(only, Status::Pending)]) {
+            ids.push(again.new_id);
+            destinations.push(destination.to_owned());
+            statuses.push(status.to_string());
+        }
+    }
+    if !ids.is_empty() {
+        let call = Call::new(D::statements().replay_deliveries).bind(ids).bind(destinations).bind(statuses);
+        tx.done(call).await?;
+    }
+    Ok(())
 }
 
 /// Returns the oldest dead letters that the filter matches.

@@ -24,7 +24,8 @@ impl<D: Database> Fleet for D {
             .bind(heartbeat.id)
             .bind(heartbeat.host.as_str())
             .bind(heartbeat.in_flight)
-            .bind(heartbeat.idle);
+            .bind(heartbeat.idle)
+            .bind(heartbeat.configuration.as_deref());
         self.done(Through::Relay, call).await.map_err(database("writing the heartbeat"))?;
         self.heartbeat_written(heartbeat.id).await.map_err(database("reading other relays' heartbeats"))
     }

@@ -2,12 +2,13 @@
 
 use uuid::Uuid;
 
-use super::{Call, Database, Row, Through, Transaction, read};
+use super::{Call, Database, Row, Through, Transaction, parking, read};
+use crate::delivery::UNROUTED;
 use crate::emit::{self, Emitted};
 use crate::error::{DriverError, EmitError, StoreError};
 use crate::event::Event;
 use crate::store::act::Entry;
-use crate::store::inspect::{Counts, Depth, EventDetail};
+use crate::store::inspect::{AttemptView, Counts, Depth, EventDetail, Waiting};
 use crate::store::row::seconds;
 use crate::store::sql::{act, database};
 
@@ -17,9 +18,12 @@ pub(super) async fn detail<D: Database>(store: &D, id: Uuid) -> Result<Option<Ev
     let Some(row) = of_event(sql.get).await?.into_iter().next() else { return Ok(None) };
     let deliveries = of_event(sql.get_deliveries).await?;
     let attempts = of_event(sql.get_attempts).await?;
+    let attempts: Vec<AttemptView> = attempts.iter().map(read::attempt).collect::<Result<_, _>>()?;
+    let (delivered_attempts, failed_attempts) = attempts.into_iter().partition(|attempt| attempt.delivered);
     Ok(Some(EventDetail {
         deliveries: deliveries.iter().map(read::delivery).collect::<Result<_, _>>()?,
-        failed_attempts: attempts.iter().map(read::attempt).collect::<Result<_, _>>()?,
+        failed_attempts,
+        delivered_attempts,
         ..read::detail(&row)?
     }))
 }
@@ -57,6 +61,24 @@ pub(super) async fn depth<D: Database>(store: &D) -> Result<Depth, DriverError> 
         failed: told("failed", "failed_once")?,
         oldest_due: row.maybe_float("oldest_due")?.map(seconds),
     })
+}
+
+/// Returns the waiting events by the name that they wait for. The cost is bounded: at most [`Waiting::NAMES`] names are counted,
+/// each up to its share of a budget.
+pub(super) async fn waiting<D: Database>(store: &D) -> Result<Vec<Waiting>, DriverError> {
+    let mut names = parking::parked_on(store).await?;
+    names.sort_by_key(|name| name != UNROUTED);
+    names.truncate(Waiting::NAMES);
+    let most = (10 * Depth::EXACT / names.len().max(1) as u64).min(Depth::EXACT);
+    let mut all = Vec::with_capacity(names.len());
+    for name in names {
+        let call = Call::new(D::statements().waiting).bind(name.as_str()).bind(most);
+        let row = one(store.rows(Through::Index, call).await?)?;
+        all.push(read::waiting(&row, name, most)?);
+    }
+    // The last event may have left since the names were read.
+    all.retain(|waiting| waiting.count > 0);
+    Ok(all)
 }
 
 /// Returns the number of due events that no relay holds.

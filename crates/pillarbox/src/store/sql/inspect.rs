@@ -4,16 +4,19 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{Database, act, database, fleet, get, list};
+use super::{Database, act, database, find, fleet, get, list};
 use crate::emit::Emitted;
 use crate::error::StoreError;
 use crate::event::Event;
 use crate::store::act::{Entry, Marked, Replayed, Retried, Selection};
 use crate::store::dead_letters::DeadLetters;
 use crate::store::examine::Finding;
-use crate::store::inspect::{AuditView, Counts, Depth, EventDetail, EventView, Inspect, PausedView, RelayView};
-use crate::store::list::{Filter, Page, Paging};
+use crate::store::inspect::{
+    AuditView, Counts, Depth, EventDetail, EventView, Inspect, PausedView, RelayView, Waiting,
+};
+use crate::store::list::{Filter, Page, Paging, ToDestination};
 use crate::store::metrics::Minute;
+use crate::store::search::Found;
 
 #[async_trait]
 impl<D: Database> Inspect for D {
@@ -21,8 +24,8 @@ impl<D: Database> Inspect for D {
         list::page(self, filter, paging).await
     }
 
-    async fn find(&self, text: &str) -> Result<Vec<EventView>, StoreError> {
-        list::find(self, text).await
+    async fn find(&self, text: &str) -> Result<Found, StoreError> {
+        find::find(self, text).await
     }
 
     async fn neighbours(&self, id: Uuid) -> Result<Vec<EventView>, StoreError> {
@@ -45,6 +48,10 @@ impl<D: Database> Inspect for D {
         get::depth(self).await.map_err(database("reading the queue's depth"))
     }
 
+    async fn waiting(&self) -> Result<Vec<Waiting>, StoreError> {
+        get::waiting(self).await.map_err(database("counting waiting events"))
+    }
+
     async fn minutes(&self, since: DateTime<Utc>) -> Result<Vec<Minute>, StoreError> {
         fleet::minutes(self, since).await.map_err(database("reading metrics"))
     }
@@ -65,8 +72,13 @@ impl<D: Database> Inspect for D {
         act::fail(self, ids, reason, entry).await.map_err(database("marking events as failed"))
     }
 
-    async fn replay(&self, ids: &[Uuid], entry: Entry<'_>) -> Result<Vec<(Uuid, Replayed)>, StoreError> {
-        act::replay(self, ids, entry).await.map_err(database("replaying events"))
+    async fn replay(
+        &self,
+        ids: &[Uuid],
+        only: Option<&ToDestination>,
+        entry: Entry<'_>,
+    ) -> Result<Vec<(Uuid, Replayed)>, StoreError> {
+        act::replay(self, ids, only, entry).await.map_err(database("replaying events"))
     }
 
     async fn open_entry(&self, who: &str, what: &str, target: &str) -> Result<i64, StoreError> {

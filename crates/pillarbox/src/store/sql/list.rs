@@ -8,7 +8,7 @@ use super::{Call, Database, Row, Through, Transaction, database, read};
 use crate::error::{DriverError, StoreError};
 use crate::store::dead_letters::{DeadLetters, Groups};
 use crate::store::inspect::{EventView, State};
-use crate::store::list::{BUDGET, FOUND, Filter, NEAR, NEIGHBOURS, Page, Paging, Passed, Plan, Stretch, Way};
+use crate::store::list::{BUDGET, Filter, NEAR, NEIGHBOURS, Page, Paging, Passed, Plan, Stretch, Way};
 use crate::store::row::search_like;
 
 pub(super) async fn page<D: Database>(store: &D, filter: &Filter, paging: &Paging) -> Result<Page, StoreError> {
@@ -82,6 +82,7 @@ fn ask<D: Database>(text: String, stretch: &Stretch, filter: &Filter, most: usiz
         .bind(routes.iter().map(|route| D::pattern(route.events.as_str())).collect::<Vec<_>>())
         .bind(routes.iter().map(|route| D::pattern(route.aggregates.as_str())).collect::<Vec<_>>())
         .bind(routes.iter().map(|route| leads(&route.to)).collect::<Vec<_>>())
+        .bind(filter.had_failures)
 }
 
 /// Combines two texts of this program and a direction.
@@ -90,6 +91,7 @@ fn along<D: Database>(stretch: &Stretch, text: &str) -> String {
     let way = match stretch.way {
         Way::Id => sql.list_by_id,
         Way::Waiting => sql.list_waiting,
+        Way::Parked if stretch.descending => sql.list_parked_back,
         Way::Parked => sql.list_parked,
         Way::ParkedOn => sql.list_parked_on,
         Way::Failed => sql.list_failed,
@@ -138,20 +140,6 @@ pub(super) async fn dead_letters<D: Database>(
     Ok(groups.told(looked_at, reached))
 }
 
-pub(super) async fn find<D: Database>(store: &D, text: &str) -> Result<Vec<EventView>, StoreError> {
-    if text.contains('\0') {
-        return Ok(Vec::new());
-    }
-    let recent = Filter { aggregate_id: Some(text.to_owned()), ..Filter::default() };
-    let recent = page(store, &recent, &Paging::default()).await?.events;
-    let call = Call::new(D::statements().find).bind(text).bind(Uuid::parse_str(text).ok()).bind(FOUND);
-    let mut ids = ids(store, call).await.map_err(database("searching events"))?;
-    ids.extend(recent.iter().map(|event| event.id));
-    let mut found = views(store, &ids).await.map_err(database("reading events"))?;
-    found.reverse();
-    Ok(found)
-}
-
 /// Returns the events of the same aggregate around this one.
 pub(super) async fn around<D: Database>(store: &D, id: Uuid) -> Result<Vec<EventView>, DriverError> {
     let call = Call::new(D::statements().get_neighbours).bind(id).bind(NEIGHBOURS).bind(NEAR);
@@ -159,12 +147,12 @@ pub(super) async fn around<D: Database>(store: &D, id: Uuid) -> Result<Vec<Event
     views(store, &ids).await
 }
 
-async fn ids<D: Database>(store: &D, call: Call) -> Result<Vec<Uuid>, DriverError> {
+pub(super) async fn ids<D: Database>(store: &D, call: Call) -> Result<Vec<Uuid>, DriverError> {
     store.rows(Through::Index, call).await?.iter().map(|row| row.id("id")).collect()
 }
 
 /// Returns the events in the order of `seq`.
-async fn views<D: Database>(store: &D, ids: &[Uuid]) -> Result<Vec<EventView>, DriverError> {
+pub(super) async fn views<D: Database>(store: &D, ids: &[Uuid]) -> Result<Vec<EventView>, DriverError> {
     let call = Call::new(D::statements().views).bind(ids);
     store.rows(Through::People, call).await?.iter().map(read::view).collect()
 }

@@ -32,7 +32,7 @@ impl<D: Database> Parking for D {
     }
 }
 
-async fn parked_on<D: Database>(store: &D) -> Result<Vec<String>, DriverError> {
+pub(super) async fn parked_on<D: Database>(store: &D) -> Result<Vec<String>, DriverError> {
     let rows = store.rows(Through::People, Call::new(D::statements().parked_on)).await?;
     rows.iter().map(|row| row.text("parked_on")).collect()
 }

@@ -7,9 +7,10 @@ use crate::error::DriverError;
 use crate::event::{StoredEvent, read_headers};
 use crate::store::dead_letters::Letter;
 use crate::store::inspect::{
-    AttemptView, AuditView, DeliveryView, EventDetail, EventView, Parked, PausedView, RelayView, State,
+    AttemptView, AuditView, DeliveryView, EventDetail, EventView, Parked, PausedView, RelayView, State, Waiting,
 };
 use crate::store::metrics::{LaneView, Minute};
+use crate::store::row::seconds;
 
 pub(super) fn event(row: &impl Row) -> Result<StoredEvent, DriverError> {
     event_with(row, RawValue::from_string(row.text("payload")?)?)
@@ -76,6 +77,7 @@ pub(super) fn detail(row: &impl Row) -> Result<EventDetail, DriverError> {
         headers: read_headers(row.maybe_text("headers")?.as_deref()),
         deliveries: Vec::new(),
         failed_attempts: Vec::new(),
+        delivered_attempts: Vec::new(),
     })
 }
 
@@ -99,11 +101,17 @@ pub(super) fn attempt(row: &impl Row) -> Result<AttemptView, DriverError> {
         status_code: row.maybe_number("status_code")?.and_then(|code| u16::try_from(code).ok()),
         error: row.text("error")?,
         answer: row.maybe_text("answer")?,
+        delivered: row.flag("delivered")?,
     })
 }
 
 pub(super) fn parked(row: &impl Row) -> Result<Parked, DriverError> {
     Ok(Parked { on: row.text("on_what")?, count: row.count("count")? })
+}
+
+pub(super) fn waiting(row: &impl Row, on: String, most: u64) -> Result<Waiting, DriverError> {
+    let count = row.count("count")?;
+    Ok(Waiting { on, count, at_least: count >= most, oldest: row.maybe_float("oldest")?.map(seconds) })
 }
 
 pub(super) fn letter(row: &impl Row) -> Result<Letter, DriverError> {
@@ -123,6 +131,7 @@ pub(super) fn minute(row: &impl Row) -> Result<Minute, DriverError> {
         failed: row.count("failed")?,
         given_up: row.count("given_up")?,
         latency: serde_json::from_str(&row.text("latency")?)?,
+        response: serde_json::from_str(&row.text("response")?)?,
     })
 }
 
@@ -135,6 +144,7 @@ pub(super) fn relay(row: &impl Row) -> Result<RelayView, DriverError> {
         heartbeat_at: row.moment("heartbeat_at")?,
         in_flight: row.count("in_flight")?,
         idle: row.flag("idle")?,
+        configuration: row.maybe_text("configuration")?,
         alive: row.flag("alive")?,
         lanes: Vec::new(),
     })
@@ -145,7 +155,10 @@ pub(super) fn lane(row: &impl Row) -> Result<LaneView, DriverError> {
         destination: row.text("destination")?,
         paused: row.flag("paused")?,
         down: row.flag("down")?,
-        congested: row.flag("congested")?,
+        limited: row.flag("limited")?,
+        down_since: row.maybe_moment("down_since")?,
+        probe_at: row.maybe_moment("probe_at")?,
+        recovered_at: row.maybe_moment("recovered_at")?,
         queued: row.count("queued")?,
         sending: row.count("sending")?,
         last_error: row.maybe_text("last_error")?,

@@ -18,7 +18,7 @@ use crate::store::list::{BadCursor, Bound};
 use crate::store::migrate::Migration;
 use crate::store::row::glob;
 use crate::store::sql::{
-    Asked, Call, Database, Row, Statements, Through, Transaction, Value, load_statements, shared_statements,
+    Asked, Call, Database, Recent, Row, Statements, Through, Transaction, Value, load_statements, shared_statements,
 };
 use crate::store::{Cleaned, EventKind, Retention};
 
@@ -33,6 +33,7 @@ impl Database for SqliteStore {
 
     const MIGRATIONS: &'static [Migration] = MIGRATIONS;
     const LIST_LENGTH: Option<&'static str> = Some(SQL.list_length);
+    const FIND_RECENT: Option<Recent> = Some(Recent { find: SQL.find_recent, beyond: SQL.find_beyond });
     const FAREWELL: &'static [&'static str] = &[SQL.farewell, SQL.farewell_lanes];
     const FORGET: &'static [&'static str] = &[SQL.sweep_relays, SQL.sweep_lanes, SQL.sweep_metrics];
 

@@ -82,7 +82,8 @@ async fn settle_attempts(connection: &mut SqliteConnection, kept: &[&Settlement]
         .iter()
         .flat_map(|settlement| settlement.attempts())
         .map(|row| {
-            json!([row.event_id, row.destination, row.took_ms, row.status_code, row.error, row.answer, row.position])
+            let (id, delivered) = (row.event_id, u8::from(row.delivered));
+            json!([id, row.destination, row.took_ms, row.status_code, row.error, row.answer, row.position, delivered])
         })
         .collect();
     if rows.is_empty() {

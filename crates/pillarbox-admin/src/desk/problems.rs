@@ -1,0 +1,281 @@
+//! The problems of an outbox, for people: what is wrong, since when, and which events wait for it. Pure: it looks at an
+//! [`Overview`] and decides nothing.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use pillarbox::delivery::UNROUTED;
+use serde::Serialize;
+
+use super::destinations::DestinationStatus;
+use super::health::Health;
+use super::metrics::Overview;
+
+/// A due event that has waited for longer is late.
+pub const LATE: Duration = Duration::from_secs(60);
+
+/// The kind of a problem. The worst come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// No relay is running: nothing is delivered.
+    NoRelay,
+    /// A destination is down.
+    Down,
+    /// Too many attempts to a destination fail.
+    Failing,
+    /// Due events are not sent in time.
+    Late,
+    /// Events wait for a destination that no running relay has.
+    Unknown,
+    /// No route matches events.
+    Unrouted,
+    /// Events wait for a destination's rate.
+    RateLimited,
+    /// A destination is paused.
+    Paused,
+    /// Events have failed for good.
+    DeadLetters,
+}
+
+impl ProblemKind {
+    /// Returns whether the problem needs somebody now. The others are the result of a decision, or wait.
+    #[must_use]
+    pub fn is_urgent(self) -> bool {
+        matches!(self, Self::NoRelay | Self::Down | Self::Failing | Self::Late)
+    }
+}
+
+/// A problem of the outbox. Which fields are set depends on its kind.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// The kind.
+    pub kind: ProblemKind,
+    /// The destination that has the problem.
+    pub destination: Option<String>,
+    /// The number of events that wait because of it, or of dead letters.
+    pub events: u64,
+    /// Whether there may be more events.
+    pub at_least: bool,
+    /// The age of the oldest of these events.
+    pub oldest: Option<Duration>,
+    /// When it began.
+    pub since: Option<DateTime<Utc>>,
+    /// When the destination is tried next.
+    pub next_probe: Option<DateTime<Utc>>,
+    /// The last error, and its time.
+    pub error: Option<(DateTime<Utc>, String)>,
+    /// The user who paused the destination. Without one, the configuration did.
+    pub paused_by: Option<String>,
+    /// The share of successful attempts in the last five minutes.
+    pub success_rate: Option<f64>,
+    /// Some of the types of these events.
+    pub event_types: Vec<String>,
+}
+
+impl Problem {
+    fn new(kind: ProblemKind) -> Self {
+        Self {
+            kind,
+            destination: None,
+            events: 0,
+            at_least: false,
+            oldest: None,
+            since: None,
+            next_probe: None,
+            error: None,
+            paused_by: None,
+            success_rate: None,
+            event_types: Vec::new(),
+        }
+    }
+
+    /// Returns the problem in a few words: `mail is down`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let name = self.destination.as_deref().unwrap_or("a destination");
+        match self.kind {
+            ProblemKind::NoRelay => "No relay is running".to_owned(),
+            ProblemKind::Down => format!("{name} is down"),
+            ProblemKind::Failing => format!("{name} is failing"),
+            ProblemKind::Late => "Due events are late".to_owned(),
+            ProblemKind::Unknown => format!("No running relay has {name}"),
+            ProblemKind::Unrouted if self.event_types.is_empty() => "No route matches some events".to_owned(),
+            ProblemKind::Unrouted => format!("No route matches {}", self.event_types.join(", ")),
+            ProblemKind::RateLimited => format!("{name} is rate limited"),
+            ProblemKind::Paused => format!("{name} is paused"),
+            ProblemKind::DeadLetters => "Events failed for good".to_owned(),
+        }
+    }
+}
+
+impl Overview {
+    /// Returns the problems, the worst first. Without problems, everything that was emitted is delivered in time.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        let is_running = self.observed.relays.iter().any(|relay| relay.alive);
+        let mut problems: Vec<Problem> =
+            self.destinations.iter().filter_map(|destination| of_destination(destination, is_running)).collect();
+        if !is_running {
+            let depth = &self.depth;
+            let events = depth.due + depth.scheduled + depth.sending + depth.parked;
+            problems.push(Problem { events, oldest: depth.oldest_due, ..Problem::new(ProblemKind::NoRelay) });
+        } else if let Some(oldest) = self.depth.oldest_due.filter(|age| *age > LATE) {
+            let events = self.depth.due;
+            problems.push(Problem { events, oldest: Some(oldest), ..Problem::new(ProblemKind::Late) });
+        }
+        if let Some(unrouted) = self.observed.waiting.iter().find(|waiting| waiting.on == UNROUTED) {
+            problems.push(Problem {
+                events: unrouted.count,
+                at_least: unrouted.at_least,
+                oldest: unrouted.oldest,
+                event_types: self.observed.unrouted.clone(),
+                ..Problem::new(ProblemKind::Unrouted)
+            });
+        }
+        if self.depth.failed > 0 {
+            problems.push(Problem { events: self.depth.failed, ..Problem::new(ProblemKind::DeadLetters) });
+        }
+        // Of two problems of one kind, the one with more events comes first.
+        problems.sort_by(|one, other| (one.kind, other.events).cmp(&(other.kind, one.events)));
+        problems
+    }
+}
+
+fn of_destination(destination: &DestinationStatus, is_running: bool) -> Option<Problem> {
+    let kind = match destination.health {
+        Health::Down => ProblemKind::Down,
+        Health::Failing => ProblemKind::Failing,
+        Health::RateLimited => ProblemKind::RateLimited,
+        Health::Paused => ProblemKind::Paused,
+        // Without a relay, all destinations are unknown, and that is one problem.
+        Health::Unknown if is_running && destination.waiting() > 0 => ProblemKind::Unknown,
+        Health::Unknown | Health::Healthy => return None,
+    };
+    let paused = destination.paused.as_ref();
+    Some(Problem {
+        destination: Some(destination.name.clone()),
+        events: destination.waiting(),
+        at_least: destination.at_least,
+        oldest: destination.oldest,
+        since: paused.map(|paused| paused.paused_at).or(destination.down_since),
+        next_probe: destination.next_probe,
+        error: destination.last_error.clone().filter(|_| kind != ProblemKind::Paused),
+        paused_by: paused.map(|paused| paused.paused_by.clone()),
+        success_rate: destination.recent.success_rate(),
+        ..Problem::new(kind)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use pillarbox::Routes;
+    use pillarbox::store::{Depth, LaneView, Minute, PausedView, RelayView, Waiting};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::desk::{Metrics, Observations};
+
+    fn now() -> DateTime<Utc> {
+        "2026-03-01T12:30:20Z".parse().unwrap()
+    }
+
+    fn overview(observed: Observations, depth: Depth) -> Overview {
+        let destinations = observed.destinations(&[], &Routes::default());
+        Overview { at: now(), depth, metrics: Metrics::default(), series: Vec::new(), destinations, observed }
+    }
+
+    fn running(lanes: Vec<LaneView>) -> RelayView {
+        RelayView {
+            id: Uuid::nil(),
+            host: "vm".to_owned(),
+            started_at: now(),
+            heartbeat_at: now(),
+            in_flight: 0,
+            idle: false,
+            configuration: None,
+            alive: true,
+            lanes,
+        }
+    }
+
+    #[test]
+    fn a_healthy_outbox_has_no_problems() {
+        let observed =
+            Observations { at: now(), relays: vec![running(vec![LaneView::new("mail")])], ..Observations::default() };
+        let mut depth = Depth::default();
+        (depth.due, depth.oldest_due) = (12, Some(Duration::from_secs(3)));
+        assert_eq!(overview(observed, depth).problems(), []);
+    }
+
+    #[test]
+    fn without_a_relay_that_is_the_problem() {
+        let mut depth = Depth::default();
+        (depth.due, depth.parked, depth.oldest_due) = (12, 3, Some(Duration::from_secs(900)));
+        let observed =
+            Observations { at: now(), waiting: vec![Waiting::new("mail", 3, None)], ..Observations::default() };
+        let problems = overview(observed, depth).problems();
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert_eq!((problem.kind, problem.events, problem.oldest), (ProblemKind::NoRelay, 15, depth.oldest_due));
+        assert!(problem.kind.is_urgent());
+    }
+
+    #[test]
+    fn problems_say_what_waits_for_whom_since_when_and_why_and_the_worst_come_first() {
+        let lane = |name: &str, change: fn(&mut LaneView)| {
+            let mut lane = LaneView::new(name);
+            change(&mut lane);
+            lane
+        };
+        let lanes = vec![
+            lane("crm", |lane| {
+                (lane.down, lane.queued, lane.down_since) = (true, 2, Some(now()));
+                (lane.last_error, lane.last_error_at, lane.probe_at) =
+                    (Some("503".to_owned()), Some(now()), Some(now()));
+            }),
+            lane("ledger", |_| {}),
+            lane("mail", |lane| lane.limited = true),
+        ];
+        let mut bad = Minute::new(now(), "ledger");
+        (bad.delivered, bad.failed) = (1, 3);
+        let paused = PausedView { destination: "audit".to_owned(), paused_at: now(), paused_by: "ann".to_owned() };
+        let hour = Some(Duration::from_secs(3600));
+        let observed = Observations {
+            at: now(),
+            relays: vec![running(lanes)],
+            minutes: vec![bad],
+            pauses: vec![paused],
+            waiting: vec![
+                Waiting::new("crm", 35, hour),
+                Waiting::new("gone", 1, hour),
+                Waiting::new(UNROUTED, 4, None),
+            ],
+            unrouted: vec!["coupon.issued".to_owned()],
+            ..Observations::default()
+        };
+        let mut depth = Depth::default();
+        (depth.failed, depth.oldest_due) = (7, Some(Duration::from_secs(61)));
+        let problems = overview(observed, depth).problems();
+        let titles: Vec<String> = problems.iter().map(Problem::title).collect();
+        assert_eq!(
+            titles,
+            [
+                "crm is down",
+                "ledger is failing",
+                "Due events are late",
+                "No running relay has gone",
+                "No route matches coupon.issued",
+                "mail is rate limited",
+                "audit is paused",
+                "Events failed for good",
+            ]
+        );
+        let down = &problems[0];
+        assert_eq!((down.events, down.oldest, down.since, down.next_probe), (37, hour, Some(now()), Some(now())));
+        assert_eq!(down.error, Some((now(), "503".to_owned())));
+        assert_eq!((problems[1].success_rate, problems[6].paused_by.as_deref()), (Some(0.25), Some("ann")));
+        assert_eq!((problems[4].events, problems[7].events), (4, 7));
+    }
+}

@@ -1,0 +1,51 @@
+//! Prometheus: the metrics of the write-ahead log, as the relay that reads it counts them.
+
+use pillarbox::source::wal::WalStore;
+use prometheus::{IntCounter, IntGauge, Registry};
+
+use super::prometheus::registered;
+
+pub(super) struct LogSeries {
+    log: WalStore,
+    delivered: IntCounter,
+    spilled: IntCounter,
+    forged: IntCounter,
+    unreadable: IntCounter,
+    lag: IntGauge,
+    leads: IntGauge,
+    open: IntGauge,
+}
+
+impl LogSeries {
+    pub(super) fn new(registry: &Registry, log: WalStore) -> Result<Self, prometheus::Error> {
+        let counter = |name, help| registered(registry, IntCounter::new(name, help)?);
+        let gauge = |name, help| registered(registry, IntGauge::new(name, help)?);
+        Ok(Self {
+            delivered: counter("log_events_delivered_total", "Events of the write-ahead log delivered without a row")?,
+            spilled: counter("log_events_spilled_total", "Events of the write-ahead log that went into the table")?,
+            forged: counter("log_messages_forged_total", "Messages in the log without the secret, which are ignored")?,
+            unreadable: counter("log_messages_unreadable_total", "Messages in the log that became dead letters")?,
+            lag: gauge("log_lag_bytes", "The part of the log that is not confirmed; 0 if another relay reads it")?,
+            leads: gauge("log_leads", "1 while this relay reads the log")?,
+            open: gauge("log_open", "1 while this relay reads the log and events are emitted into it")?,
+            log,
+        })
+    }
+
+    /// Takes over the current values.
+    pub(super) fn look(&self) {
+        let metrics = self.log.log_metrics();
+        let counters = [
+            (&self.delivered, metrics.delivered),
+            (&self.spilled, metrics.spilled),
+            (&self.forged, metrics.forged),
+            (&self.unreadable, metrics.unreadable),
+        ];
+        for (counter, value) in counters {
+            counter.inc_by(value.saturating_sub(counter.get()));
+        }
+        self.lag.set(i64::try_from(metrics.lag_bytes.unwrap_or_default()).unwrap_or(i64::MAX));
+        self.leads.set(metrics.leads.into());
+        self.open.set((metrics.leads && metrics.closed.is_none()).into());
+    }
+}

@@ -1,0 +1,65 @@
+//! `pillarbox wal`: PostgreSQL's write-ahead log as the outbox.
+
+use pillarbox_testkit::PrivatePostgres;
+use sqlx::{Connection, Executor, PgConnection};
+
+use crate::home::{DISCARD, Home};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_is_enabled_looked_at_and_disabled() {
+    let server = PrivatePostgres::start_logical().await;
+    let mut home = Home::with_config(DISCARD);
+    home.set("PILLARBOX_DATABASE_URL", &server.url());
+    let done = home.run(&["wal", "enable"]);
+    assert!(done.code == 1 && done.err.contains("`pillarbox migrate`"), "{done:?}");
+    home.run(&["migrate"]).succeeded();
+    assert_eq!(home.json(&["wal", "status"]), serde_json::json!({ "enabled": false, "status": null, "findings": [] }));
+    assert!(home.run(&["wal", "status"]).succeeded().out.contains("`pillarbox wal enable` enables it"));
+    assert_eq!(home.json(&["wal", "disable"]), serde_json::json!({ "enabled": false, "changed": false }));
+
+    let done = home.run(&["wal", "enable", "--size-limit", "1000"]).succeeded();
+    assert!(
+        done.out.contains("replication slot pillarbox_public_postgres") && done.out.contains("REPLICATION"),
+        "{done:?}"
+    );
+    assert_eq!(home.json(&["wal", "enable"])["status"]["size_limit"], 1000, "nothing is done twice");
+    let status = home.json(&["wal", "status"]);
+    assert_eq!((&status["enabled"], &status["status"]["is_open"]), (&true.into(), &false.into()));
+    assert!(status["findings"][0]["found"].as_str().unwrap().contains("no relay reads the log"), "{status}");
+    let done = home.run(&["wal", "status"]).succeeded();
+    assert!(done.out.contains("go into the table: no relay has opened the log"), "{done:?}");
+    let done = home.run(&["doctor"]);
+    assert!(done.code == 1 && done.out.contains("no relay reads the log"), "{done:?}");
+
+    // A repeatable event goes into the table until a relay opens the log.
+    let emit = ["emit", "Order", "1", "order.updated", "--repeatable"];
+    assert!(home.json(&emit)["seq"].is_i64());
+    let mut connection = PgConnection::connect(&server.url()).await.unwrap();
+    connection.execute("SELECT setval('outbox_log_until', 9999999999)").await.unwrap();
+    assert!(home.json(&emit)["seq"].is_null());
+    assert!(home.run(&["wal", "status"]).succeeded().out.contains("go into the log"));
+
+    // Undelivered events are given up only by a person who has read so.
+    let done = home.run(&["wal", "disable", "--force"]);
+    assert_eq!(done.code, 2);
+    assert!(done.err.contains("bytes of the log, behind") && done.err.contains("--yes"), "{done:?}");
+    assert!(home.json(&["wal", "status"])["enabled"] == true);
+    let done = home.run(&["wal", "disable", "--yes"]);
+    assert_eq!(done.code, 2, "{done:?}");
+    connection.execute("UPDATE outbox_log SET leader = gen_random_uuid(), leader_until = 'infinity'").await.unwrap();
+    let done = home.run(&["wal", "disable", "--force", "--yes"]);
+    assert!(done.code == 2 && done.err.contains("a relay reads the log"), "{done:?}");
+    connection.execute("UPDATE outbox_log SET leader = NULL").await.unwrap();
+    assert_eq!(home.json(&["wal", "disable", "--force", "--yes"])["changed"], true);
+    assert_eq!(home.json(&["wal", "status"])["enabled"], false);
+    assert!(home.json(&emit)["seq"].is_i64());
+    connection.close().await.unwrap();
+}
+
+#[test]
+fn other_databases_have_no_such_log() {
+    let home = Home::new();
+    let done = home.run(&["wal", "status"]);
+    assert!(done.code == 2 && done.err.contains("the write-ahead log is PostgreSQL's"), "{done:?}");
+    assert!(!home.path("pillarbox.db").exists(), "nothing is created");
+}

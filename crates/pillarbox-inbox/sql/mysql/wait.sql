@@ -1,0 +1,2 @@
+-- Bounds the wait of `record`, in seconds, and keeps the session's own bound for `restore`, also if a cancelled task left it out.
+SET @inbox_lock_wait = cast(coalesce(@inbox_lock_wait, @@innodb_lock_wait_timeout) AS signed), innodb_lock_wait_timeout = ?

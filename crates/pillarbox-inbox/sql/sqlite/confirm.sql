@@ -1,0 +1,2 @@
+-- Returns a row if the record is still in the transaction. It is gone if the handler rolled back.
+SELECT 1 FROM inbox_event WHERE consumer = ?1 AND id = ?2

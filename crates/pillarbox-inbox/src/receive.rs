@@ -1,0 +1,199 @@
+//! Receives one event: begin, record, handle, confirm, commit, answer. Knows no web framework.
+
+use std::error::Error;
+use std::pin::Pin;
+use std::time::Duration;
+
+use http::HeaderMap;
+use sqlx::{Connection as _, Pool, SqlStr};
+
+use crate::answer::Answer;
+use crate::database::{Database, Trouble, trouble};
+use crate::event::Event;
+use crate::inbox::Inbox;
+use crate::once::{OnceError, record};
+
+/// The future of a handler: `Box::pin(async move { … })`.
+pub type Handling<'c> = Pin<Box<dyn Future<Output = Result<(), HandlerError>> + Send + 'c>>;
+
+/// Why a handler did not accept an event. Every error becomes one by `?`: the event is sent again later.
+#[derive(Debug)]
+pub struct HandlerError {
+    error: Box<dyn Error + Send + Sync>,
+    is_never: bool,
+}
+
+impl HandlerError {
+    /// Returns the error of a handler that will never accept the event. The answer is 422, and the relay stops to send it.
+    pub fn never(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { error: reason.into(), is_never: true }
+    }
+}
+
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for HandlerError {
+    fn from(error: E) -> Self {
+        Self { error: error.into(), is_never: false }
+    }
+}
+
+/// Why a transaction was rolled back.
+enum Failure {
+    InFlight,
+    Handler(HandlerError),
+    Database(sqlx::Error),
+    /// The handler ended the transaction, or ignored an error that did.
+    RolledBack,
+}
+
+impl Failure {
+    fn trouble<DB: Database>(&self) -> Option<Trouble> {
+        match self {
+            Self::InFlight | Self::RolledBack => None,
+            Self::Handler(failed) => trouble::<DB>(&*failed.error),
+            Self::Database(error) => trouble::<DB>(error),
+        }
+    }
+}
+
+impl Inbox {
+    /// Returns the response to a request: checks it, records the event, runs the handler in the same transaction, and commits.
+    ///
+    /// The handler runs again after a deadlock or a serialisation failure. Dropping the future rolls back.
+    pub async fn receive<DB, F>(
+        &self,
+        pool: &Pool<DB>,
+        headers: &HeaderMap,
+        body: impl Into<Vec<u8>>,
+        handler: F,
+    ) -> Answer
+    where
+        DB: Database,
+        F: for<'c> Fn(&'c Event, &'c mut DB::Connection) -> Handling<'c> + Send + Sync,
+    {
+        match self.check(headers, body) {
+            Ok(event) => self.handle(pool, &event, handler).await,
+            Err(refused) => refused,
+        }
+    }
+
+    /// Handles an event that [`check`](Self::check) has returned.
+    pub async fn handle<DB, F>(&self, pool: &Pool<DB>, event: &Event, handler: F) -> Answer
+    where
+        DB: Database,
+        F: for<'c> Fn(&'c Event, &'c mut DB::Connection) -> Handling<'c> + Send + Sync,
+    {
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            let failure = match self.try_handle(pool, event, &handler).await {
+                Ok(answer) => return answer,
+                Err(failure) => failure,
+            };
+            if failure.trouble::<DB>() != Some(Trouble::Conflict) {
+                return self.failed::<DB>(event, failure);
+            }
+            if tried >= self.tries {
+                tracing::error!(event = event.id, tried, "inbox: every try ended in a conflict");
+                return Answer::new(503, "the receiver's database has too many conflicts");
+            }
+            let longest: u64 = 20 << tried.min(6);
+            tokio::time::sleep(Duration::from_millis(rand::random_range(longest / 4..=longest))).await;
+        }
+    }
+
+    async fn try_handle<DB, F>(&self, pool: &Pool<DB>, event: &Event, handler: &F) -> Result<Answer, Failure>
+    where
+        DB: Database,
+        F: for<'c> Fn(&'c Event, &'c mut DB::Connection) -> Handling<'c> + Send + Sync,
+    {
+        let mut connection = pool.acquire().await.map_err(Failure::Database)?;
+        let mut transaction = connection.begin_with(SqlStr::from_static(DB::BEGIN)).await.map_err(Failure::Database)?;
+        let outcome = self.in_transaction::<DB, F>(&mut transaction, event, handler).await;
+        match outcome {
+            Ok(true) => {
+                transaction.commit().await.map_err(Failure::Database)?;
+                Ok(Answer::new(200, "handled"))
+            }
+            // What the handler has done to the connection is not known.
+            Err(Failure::RolledBack) => {
+                drop(transaction);
+                let _ = connection.close().await;
+                Err(Failure::RolledBack)
+            }
+            // A lost connection cannot roll back; the server does.
+            Ok(false) => {
+                let _ = transaction.rollback().await;
+                Ok(Answer::new(200, "duplicate"))
+            }
+            Err(failure) => {
+                let _ = transaction.rollback().await;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Returns whether the event was handled; otherwise it is a duplicate.
+    async fn in_transaction<DB, F>(
+        &self,
+        connection: &mut DB::Connection,
+        event: &Event,
+        handler: &F,
+    ) -> Result<bool, Failure>
+    where
+        DB: Database,
+        F: for<'c> Fn(&'c Event, &'c mut DB::Connection) -> Handling<'c> + Send + Sync,
+    {
+        let is_new =
+            record::<DB>(connection, &self.consumer, &event.id, self.wait).await.map_err(|error| match error {
+                OnceError::Database(error) => Failure::Database(error),
+                _ => Failure::InFlight,
+            })?;
+        if !is_new {
+            return Ok(false);
+        }
+        handler(event, &mut *connection).await.map_err(Failure::Handler)?;
+        match DB::confirm(connection, &self.consumer, &event.id).await {
+            Ok(true) => Ok(true),
+            Ok(false) => Err(Failure::RolledBack),
+            Err(error) if trouble::<DB>(&error).is_some() => Err(Failure::Database(error)),
+            Err(_) => Err(Failure::RolledBack),
+        }
+    }
+
+    /// Returns the response to a transaction that was rolled back.
+    fn failed<DB: Database>(&self, event: &Event, failure: Failure) -> Answer {
+        let is_down = failure.trouble::<DB>().is_some();
+        let unavailable = |error: &(dyn Error + 'static)| {
+            tracing::error!(event = event.id, error, "inbox: database not available");
+            Answer::new(503, "the receiver's database is not available")
+        };
+        match failure {
+            Failure::InFlight => Answer::new(409, "the event is still being handled").after(self.wait),
+            Failure::Handler(failed) if failed.is_never => {
+                tracing::warn!(event = event.id, reason = %failed.error, "inbox: event rejected");
+                Answer::new(422, format!("the receiver will never accept the event: {}", failed.error))
+            }
+            Failure::Handler(failed) if is_down => unavailable(&*failed.error),
+            Failure::Handler(failed) => {
+                let error: &(dyn Error + 'static) = &*failed.error;
+                tracing::error!(event = event.id, error, "inbox: handler failed");
+                Answer::new(500, "the handler failed")
+            }
+            Failure::RolledBack => {
+                tracing::error!(event = event.id, "inbox: handler ended the transaction, or ignored an error that did");
+                Answer::new(500, "the handler failed")
+            }
+            // A commit that fails by the handler's rows, as deferred constraints let it.
+            Failure::Database(sqlx::Error::Database(error)) if !is_down && is_integrity(error.as_ref()) => {
+                tracing::error!(event = event.id, %error, "inbox: commit failed");
+                Answer::new(500, "the handler failed")
+            }
+            Failure::Database(error) => unavailable(&error),
+        }
+    }
+}
+
+fn is_integrity(error: &dyn sqlx::error::DatabaseError) -> bool {
+    use sqlx::error::ErrorKind::Other;
+    !matches!(error.kind(), Other)
+}

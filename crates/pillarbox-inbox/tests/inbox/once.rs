@@ -1,0 +1,110 @@
+//! Recording an event in a transaction of the caller, and deleting old records.
+
+use std::time::Duration;
+
+use pillarbox_inbox::{Database, KEEP, OnceError, cleanup, create_table, once};
+use sqlx::{Connection as _, Executor as _, MySql, Pool, Postgres, Sqlite};
+
+macro_rules! on_each_database {
+    ($($check:ident;)*) => {
+        mod postgres { $(#[tokio::test] async fn $check() { super::$check::<sqlx::Postgres>(&crate::postgres().await.pool).await; })* }
+        mod mysql { $(#[tokio::test] async fn $check() { super::$check::<sqlx::MySql>(&crate::mysql().await.pool).await; })* }
+        mod sqlite { $(#[tokio::test] async fn $check() { super::$check::<sqlx::Sqlite>(&crate::sqlite().await.pool).await; })* }
+    };
+}
+
+on_each_database! {
+    an_event_is_new_once_for_each_consumer;
+    a_rollback_forgets_the_event;
+    an_event_of_another_transaction_is_in_flight;
+    names_that_no_database_would_keep_are_refused;
+    cleanup_deletes_old_records;
+}
+
+async fn commit<DB: Database>(pool: &Pool<DB>, consumer: &str, id: &str) -> bool {
+    let mut connection = pool.acquire().await.unwrap();
+    let mut transaction = connection.begin().await.unwrap();
+    let is_new = once(&mut transaction, consumer, id).await.unwrap();
+    transaction.commit().await.unwrap();
+    is_new
+}
+
+async fn an_event_is_new_once_for_each_consumer<DB: Database>(pool: &Pool<DB>) {
+    create_table(pool).await.unwrap();
+    create_table(pool).await.unwrap();
+    assert!(commit(pool, "billing", "a").await);
+    assert!(!commit(pool, "billing", "a").await);
+    assert!(commit(pool, "billing", "A").await);
+    assert!(commit(pool, "shipping", "a").await);
+}
+
+async fn a_rollback_forgets_the_event<DB: Database>(pool: &Pool<DB>) {
+    create_table(pool).await.unwrap();
+    let mut connection = pool.acquire().await.unwrap();
+    let mut transaction = connection.begin().await.unwrap();
+    assert!(once(&mut transaction, "billing", "a").await.unwrap());
+    transaction.rollback().await.unwrap();
+    drop(connection);
+    assert!(commit(pool, "billing", "a").await);
+}
+
+async fn an_event_of_another_transaction_is_in_flight<DB: Database>(pool: &Pool<DB>) {
+    create_table(pool).await.unwrap();
+    let (mut first, mut second) = (pool.acquire().await.unwrap(), pool.acquire().await.unwrap());
+    let mut holding = first.begin().await.unwrap();
+    assert!(once(&mut holding, "billing", "a").await.unwrap());
+    let mut waiting = second.begin().await.unwrap();
+    let refused = once(&mut waiting, "billing", "a").await;
+    // On SQLite any writer locks the whole database.
+    if DB::NAME == "SQLite" {
+        assert!(matches!(refused, Err(OnceError::Database(_))), "{refused:?}");
+    } else {
+        assert!(matches!(refused, Err(OnceError::InFlight)), "{refused:?}");
+    }
+    waiting.rollback().await.unwrap();
+    holding.commit().await.unwrap();
+    drop((first, second));
+    assert!(!commit(pool, "billing", "a").await);
+}
+
+async fn names_that_no_database_would_keep_are_refused<DB: Database>(pool: &Pool<DB>) {
+    let mut connection = pool.acquire().await.unwrap();
+    let mut transaction = connection.begin().await.unwrap();
+    for (consumer, id) in [("", "a"), ("billing", ""), ("billing", "a b"), ("billing", &"x".repeat(256))] {
+        let refused = once(&mut transaction, consumer, id).await;
+        assert!(matches!(refused, Err(OnceError::Name { .. })), "{refused:?}");
+    }
+}
+
+/// Makes all records thirty days old.
+trait Age: Database {
+    const OLD: &'static str;
+}
+impl Age for Postgres {
+    const OLD: &'static str = "UPDATE inbox_event SET received_at = received_at - interval '30 days'";
+}
+impl Age for MySql {
+    const OLD: &'static str = "UPDATE inbox_event SET received_at = received_at - INTERVAL 30 DAY";
+}
+impl Age for Sqlite {
+    const OLD: &'static str =
+        "UPDATE inbox_event SET received_at = strftime('%Y-%m-%d %H:%M:%f', received_at, '-30 days')";
+}
+
+async fn cleanup_deletes_old_records<DB: Age>(pool: &Pool<DB>)
+where
+    for<'c> &'c mut DB::Connection: sqlx::Executor<'c, Database = DB>,
+{
+    create_table(pool).await.unwrap();
+    for number in 0..7 {
+        assert!(commit(pool, "billing", &format!("old-{number}")).await);
+    }
+    let mut connection = pool.acquire().await.unwrap();
+    (&mut *connection).execute(DB::OLD).await.unwrap();
+    drop(connection);
+    assert!(commit(pool, "billing", "new").await);
+    assert_eq!(cleanup(pool, KEEP + Duration::from_secs(86400)).await.unwrap(), 0);
+    assert_eq!(cleanup(pool, KEEP).await.unwrap(), 7);
+    assert!(!commit(pool, "billing", "new").await);
+    assert!(commit(pool, "billing", "old-1").await, "nothing remembers it");
+}

@@ -1,0 +1,2 @@
+-- Returns whether the log is enabled.
+SELECT EXISTS (SELECT FROM {schema}.outbox_log)

@@ -1,0 +1,355 @@
+//! The leader: takes the lead when it is free, streams the slot, and keeps the ledger moving until the relay stops or another leads.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use super::beat::{BEAT, beat, keep_beating};
+use super::content::Prefix;
+use super::ledger::{Ledger, MOST_EVENTS, Which};
+use super::log::{Log, lock};
+use super::reader::Reading;
+use super::snapshot::Snapshot;
+use crate::clock;
+use crate::error::StoreError;
+use crate::relay::wake::Waker;
+use crate::store::postgres::lead::{Lead, Slot};
+use crate::store::postgres::replication::Subscription;
+
+mod transaction;
+
+use transaction::Partial;
+
+/// How often the relay looks for what is to be spilled.
+const TICK: Duration = Duration::from_millis(50);
+/// The pause after a spill that failed.
+const SPILL_AGAIN: Duration = Duration::from_millis(500);
+/// The pauses between two looks whether a commit is visible.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+const LONGEST_LOOK: Duration = Duration::from_millis(50);
+/// The pauses between two tries to connect.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Leads, or waits to lead, until the relay stops.
+pub(super) async fn keep_leading(log: Arc<Log>, waker: Waker, mut stop: watch::Receiver<bool>) {
+    let me = Uuid::new_v4();
+    let mut told = None;
+    loop {
+        let began = clock::now();
+        match log.store.log_lead(me, log.lease_length()).await {
+            Ok(Some(lead)) => {
+                told = None;
+                tracing::info!(epoch = lead.epoch, slot = lead.slot, "this relay reads the log");
+                log.begin_lead(lead.clone(), began + log.lease_length(), &waker);
+                Leader::new(Arc::clone(&log), lead).run(&waker, &mut stop).await;
+            }
+            Ok(None) => match log.store.log_is_enabled().await {
+                Ok(true) => tell(&mut told, "another relay reads the log; this one works on the table"),
+                Ok(false) => tell(&mut told, "the log is not enabled; run `pillarbox wal enable`"),
+                Err(error) => tell(&mut told, &error.to_string()),
+            },
+            Err(error) => tell(&mut told, &format!("the log cannot be read: {error}")),
+        }
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = waker.relay_gone() => return,
+            () = tokio::time::sleep(BEAT) => {}
+        }
+    }
+}
+
+/// Logs a state once.
+fn tell(told: &mut Option<String>, state: &str) {
+    if told.as_deref() != Some(state) {
+        tracing::info!(state, "this relay does not read the log");
+        *told = Some(state.to_owned());
+    }
+}
+
+/// The reason why a leader stops.
+enum End {
+    /// The relay stops.
+    Stop,
+    /// Another relay leads.
+    Deposed,
+}
+
+pub(super) struct Leader {
+    log: Arc<Log>,
+    lead: Lead,
+    prefix: Prefix,
+    reading: Option<Reading>,
+    /// Whether the ledger is that of a stream that broke, and is continued.
+    continues: bool,
+    partial: Option<Partial>,
+    snapshot: Snapshot,
+    look_at: Option<Instant>,
+    look_pause: Duration,
+    spill_at: Instant,
+    connect_at: Instant,
+    connect_pause: Duration,
+    /// The number of events that the last leader may have had when it died. They are spilled: in the table, a lost lease is
+    /// counted, so that an event that kills its relays is found.
+    suspects: usize,
+}
+
+impl Leader {
+    fn new(log: Arc<Log>, lead: Lead) -> Self {
+        Self {
+            prefix: Prefix::new(&lead.secret),
+            suspects: if lead.after_a_death { MOST_EVENTS } else { 0 },
+            log,
+            lead,
+            reading: None,
+            continues: false,
+            partial: None,
+            snapshot: Snapshot::default(),
+            look_at: None,
+            look_pause: FIRST_LOOK,
+            spill_at: clock::now(),
+            connect_at: clock::now(),
+            connect_pause: FIRST_PAUSE,
+        }
+    }
+
+    async fn run(mut self, waker: &Waker, stop: &mut watch::Receiver<bool>) {
+        self.log.beats.store(true, Ordering::Relaxed);
+        *lock(&self.log.problem) = Some("the relay is not connected to the slot".to_owned());
+        let beating = tokio::spawn(keep_beating(Arc::clone(&self.log), self.lead.clone()));
+        let end = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => End::Stop,
+            () = waker.relay_gone() => End::Stop,
+            end = self.read() => end,
+        };
+        beating.abort();
+        self.reading = None;
+        self.partial = None;
+        if let End::Stop = end {
+            self.leave().await;
+        }
+        self.log.end_lead();
+    }
+
+    /// Reads and spills until another relay leads. It may be cancelled: whatever it was doing is done again by the next leader.
+    async fn read(&mut self) -> End {
+        let log = Arc::clone(&self.log);
+        loop {
+            // Here, and not beside the frames: under load there is always another frame.
+            if self.spill_at <= clock::now() {
+                // An error is logged and kept by the spill.
+                let pause = if log.spill(Which::Due).await.is_ok() { TICK } else { SPILL_AGAIN };
+                self.spill_at = clock::now() + pause;
+            }
+            if log.lead().is_none_or(|lead| lead.epoch != self.lead.epoch) {
+                return End::Deposed;
+            }
+            if !log.beats.load(Ordering::Relaxed) {
+                self.disconnect();
+            }
+            let has_room = self.partial.is_some() || (log.ledger().has_room() && log.failing().is_none());
+            let (look_at, connect_at, spill_at) = (self.look_at, self.connect_at, self.spill_at);
+            tokio::select! {
+                biased;
+                () = at(look_at) => self.look().await,
+                frames = next(&mut self.reading), if has_room => self.took(frames).await,
+                () = at(Some(spill_at)) => {}
+                () = log.changed.notified() => {}
+                () = at(Some(connect_at)), if self.reading.is_none() && log.beats.load(Ordering::Relaxed) => {
+                    self.connect().await;
+                }
+            }
+        }
+    }
+
+    async fn took(&mut self, frames: Option<Result<Vec<super::frame::Frame>, super::reader::ReadError>>) {
+        let error = match frames {
+            Some(Ok(frames)) => match self.handle(frames).await {
+                Ok(()) => return,
+                Err(error) => error.to_string(),
+            },
+            Some(Err(error)) => error.to_string(),
+            None => "the stream ended".to_owned(),
+        };
+        tracing::warn!(error, "the log's stream broke; connecting again");
+        self.disconnect();
+    }
+
+    fn disconnect(&mut self) {
+        if self.reading.take().is_some() {
+            *lock(&self.log.problem) = Some("the relay is not connected to the slot".to_owned());
+        }
+        // Its transaction comes again.
+        self.partial = None;
+        self.connect_at = clock::now() + self.connect_pause;
+    }
+
+    /// Connects, or notes why that is impossible.
+    async fn connect(&mut self) {
+        let problem = self.try_connect().await.err();
+        if let Some(problem) = &problem {
+            self.connect_at = clock::now() + self.connect_pause;
+            self.connect_pause = (self.connect_pause * 2).min(LONGEST_PAUSE);
+            let mut told = lock(&self.log.problem);
+            if told.as_ref() != Some(problem) {
+                tracing::error!(problem, "the log cannot be read; events are emitted into the table");
+            }
+            *told = Some(problem.clone());
+        } else {
+            self.connect_pause = FIRST_PAUSE;
+            *lock(&self.log.problem) = None;
+        }
+    }
+
+    async fn try_connect(&mut self) -> Result<(), String> {
+        let told = |error: StoreError| error.to_string();
+        let Some(slot) = self.log.store.log_slot(&self.lead).await.map_err(told)? else {
+            self.log.end_lead();
+            return Err("another relay leads".to_owned());
+        };
+        check(&slot, &self.lead)?;
+        if slot.was_streamed {
+            return Err("the last leader's connection to the slot is being ended".to_owned());
+        }
+        if !self.continues {
+            self.begin_ledger(&slot);
+        }
+        let wanted = Subscription {
+            slot: self.lead.slot.clone(),
+            publication: self.lead.publication.clone(),
+            from: self.log.ledger().read_until(),
+        };
+        let streamed = self.log.store.log_stream(self.log.settings.url.as_deref(), &wanted).await;
+        let (stream, identity) =
+            streamed.map_err(|error| format!("the slot {} cannot be read: {error}", wanted.slot))?;
+        if slot.system.as_ref().is_some_and(|system| *system != identity.system) {
+            return Err(format!(
+                "the stored position belongs to another server (system identifier {}, this one is {}): was the database \
+                 restored from a dump? Disable and enable the log",
+                slot.system.unwrap_or_default(),
+                identity.system
+            ));
+        }
+        let before = lock(&self.log.server).replace(identity.clone());
+        if before.is_some_and(|before| before != identity) {
+            // A promoted standby: positions after its promotion are of other events.
+            self.continues = false;
+            return Err("the server is another than before; its log is read from the stored position".to_owned());
+        }
+        self.log.store.log_timeline(&self.lead).await.map_err(told)?;
+        self.continues = true;
+        self.reading = Some(Reading::start(stream, &self.log));
+        tracing::info!(slot = wanted.slot, from = %wanted.from, "reading the log");
+        Ok(())
+    }
+
+    /// Begins with an empty ledger at the stored position.
+    fn begin_ledger(&mut self, slot: &Slot) {
+        let position = slot.confirmed.or(slot.flushed).unwrap_or_default();
+        *self.log.ledger() = Ledger::new(position);
+        self.look_at = None;
+    }
+
+    /// Forgets what was read and not settled: it is read again.
+    fn begin_again(&mut self) {
+        self.continues = false;
+        self.disconnect();
+    }
+
+    /// Looks whether commits are visible by now, and hands their events out.
+    async fn look(&mut self) {
+        self.look_at = None;
+        if self.log.ledger().hidden_since().is_none() {
+            return;
+        }
+        match self.log.store.log_snapshot().await {
+            Ok(text) => match Snapshot::read(&text) {
+                Some(snapshot) => self.snapshot = snapshot,
+                None => tracing::error!(text, "a snapshot cannot be read"),
+            },
+            Err(error) => tracing::warn!(%error, "reading which transactions are visible failed"),
+        }
+        self.reveal();
+    }
+
+    /// Hands out the events that the last snapshot sees, and plans the next look.
+    fn reveal(&mut self) {
+        let (revealed, hidden) = {
+            let mut ledger = self.log.ledger();
+            (ledger.reveal(&self.snapshot), ledger.hidden_since().is_some())
+        };
+        if revealed > 0 {
+            self.look_pause = FIRST_LOOK;
+            self.log.wake();
+        }
+        if hidden {
+            self.look_at = Some(clock::now() + self.look_pause);
+            self.look_pause = (self.look_pause * 2).min(LONGEST_LOOK);
+        }
+    }
+
+    /// Stops gracefully: closes the gate, spills what is open, stores the position and gives the lead back. What is not visible yet
+    /// stays in the log.
+    async fn leave(&mut self) {
+        let left = async {
+            beat(&self.log, &self.lead, Some("the relay stops")).await?;
+            self.log.spill(Which::Everything).await?;
+            let position = self.log.ledger().confirmed();
+            self.log.store.log_leave(&self.lead, position).await
+        };
+        match left.await {
+            Ok(Some(position)) => tracing::info!(%position, "this relay has stopped reading the log"),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(%error, "giving the lead of the log back failed; another relay leads when its lease is over");
+            }
+        }
+    }
+}
+
+/// Refuses a slot that does not have everything since the stored position.
+fn check(slot: &Slot, lead: &Lead) -> Result<(), String> {
+    let name = &lead.slot;
+    let known = slot.confirmed.map_or_else(|| "the beginning".to_owned(), |position| position.to_string());
+    let risk = |until: &str| {
+        format!(
+            "events that were committed between {known} and {until} may be lost; compare, then disable and enable the log"
+        )
+    };
+    if slot.wal_level != "logical" {
+        return Err(format!("wal_level is {}; set it to logical and restart the server", slot.wal_level));
+    }
+    if !slot.exists {
+        return Err(format!("the replication slot {name} does not exist: {}", risk(&slot.end.to_string())));
+    }
+    if matches!(slot.wal_status.as_deref(), Some("lost")) {
+        return Err(format!("the replication slot {name} has lost its log: {}", risk(&slot.end.to_string())));
+    }
+    match (slot.flushed, slot.confirmed) {
+        // Only this program moves the slot, and stores its position before.
+        (Some(flushed), Some(confirmed)) if flushed > confirmed => Err(format!(
+            "the replication slot {name} was created again or moved by another program: {}",
+            risk(&flushed.to_string())
+        )),
+        _ => Ok(()),
+    }
+}
+
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next(reading: &mut Option<Reading>) -> Option<Result<Vec<super::frame::Frame>, super::reader::ReadError>> {
+    match reading {
+        Some(reading) => reading.next().await,
+        None => std::future::pending().await,
+    }
+}

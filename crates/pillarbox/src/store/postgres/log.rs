@@ -1,0 +1,212 @@
+//! The write-ahead log as the outbox, seen from the side that sets it up: its settings and its state. `log/enable.rs` creates the
+//! slot, `log/disable.rs` removes it, `log/examine.rs` finds problems. Emit and the relay's reader are elsewhere.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::error::Error;
+use super::moment::Moment;
+use super::statement::PgRow;
+use super::{PostgresStore, SQL, database};
+use crate::error::StoreError;
+
+mod disable;
+mod enable;
+mod examine;
+
+/// The settings of [`PostgresStore::log_enable`].
+#[derive(Debug, Clone)]
+pub struct LogSettings {
+    /// The name of the replication slot and of the publication. `None` means `pillarbox_<schema>_<database>`.
+    pub slot: Option<String>,
+    /// The largest event that goes into the log, in bytes of payload and headers. Larger ones go into the table.
+    pub size_limit: i32,
+    /// How long to wait for transactions that are open.
+    pub patience: Duration,
+    /// Whether events may be lost when a standby is promoted, on servers whose standbys do not copy slots.
+    pub accept_failover_loss: bool,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        Self { slot: None, size_limit: 65_536, patience: Duration::from_secs(3600), accept_failover_loss: false }
+    }
+}
+
+/// The reason why the log could not be enabled or disabled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// The server, the role or the state of the log does not allow it. The text says what to do.
+    #[error("{0}")]
+    Refused(String),
+    /// No relay delivers the rest of the log.
+    #[error(
+        "no relay reads the log, and {bytes} bytes of it may contain undelivered events; start a relay with \
+         [source] kind = \"wal\" and run this again, or give these events up with --force"
+    )]
+    NoRelay {
+        /// The bytes of the log that were not read.
+        bytes: i64,
+    },
+    /// The database returned an error.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What enabling or disabling waits for, for people.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum LogWait {
+    /// Transactions that are open, each with its process.
+    Transactions(Vec<String>),
+    /// A relay that delivers the rest of the log: the bytes that are left.
+    Relay(i64),
+}
+
+/// The state of the log. The secret is not part of it.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct LogStatus {
+    /// The replication slot.
+    pub slot: String,
+    /// The empty publication that the slot's output plugin needs.
+    pub publication: String,
+    /// When the log was enabled.
+    pub enabled_at: DateTime<Utc>,
+    /// The number of leaders so far.
+    pub epoch: i64,
+    /// The relay that reads the log, or read it last.
+    pub leader: Option<Uuid>,
+    /// The end of its lease.
+    pub leader_until: Option<DateTime<Utc>>,
+    /// Whether the lease has not run out.
+    pub is_led: bool,
+    /// The position below which every event is delivered, or in the table.
+    pub confirmed: Option<String>,
+    /// The bytes of the log behind that position.
+    pub undelivered_bytes: Option<i64>,
+    /// Whether emit writes into the log.
+    pub is_open: bool,
+    /// Why the leader keeps events out of the log; empty while it takes them.
+    pub closed: String,
+    /// Whether `wal disable` has begun.
+    pub leaving: bool,
+    /// The largest event that goes into the log, in bytes; -1 while the log is being disabled.
+    pub size_limit: Option<i32>,
+    /// Whether the leader reads this server. False after a standby was promoted, until a relay leads there.
+    pub is_here: bool,
+    /// Whether the slot exists.
+    pub has_slot: bool,
+    /// Whether a relay is connected to the slot.
+    pub is_active: bool,
+    /// The server's word on the slot: `reserved`, `extended`, `unreserved` or `lost`.
+    pub wal_status: Option<String>,
+    /// The bytes that can still be written before the slot may be lost.
+    pub safe_wal_bytes: Option<i64>,
+    /// The bytes of the log that the server keeps for the slot.
+    pub retained_bytes: Option<i64>,
+    /// Whether standbys copy the slot; `None` before version 17.
+    pub fails_over: Option<bool>,
+    /// The server's `wal_level`.
+    pub wal_level: String,
+    /// The server's `max_slot_wal_keep_size` in bytes; `None` without a limit.
+    pub keep_bytes: Option<i64>,
+    /// The number of connected standbys.
+    pub standbys: i64,
+    /// Whether this role may read replication slots.
+    pub may_replicate: bool,
+}
+
+/// What the server and this role allow.
+#[derive(Debug, Clone)]
+struct Facts {
+    wal_level: String,
+    version: i32,
+    encoding: String,
+    database: String,
+    role: String,
+    is_standby: bool,
+    keep_bytes: Option<i64>,
+    free_slots: i32,
+    may_replicate: bool,
+    may_publish: bool,
+    standbys: i64,
+}
+
+/// The first version whose standbys copy slots.
+const FAILOVER_SLOTS: i32 = 170_000;
+
+impl PostgresStore {
+    /// Returns the state of the log, or `None` if it is not enabled.
+    ///
+    /// # Errors
+    /// When the database returns an error.
+    pub async fn log_status(&self) -> Result<Option<LogStatus>, StoreError> {
+        self.read_log_status().await.map_err(database("reading the state of the log"))
+    }
+
+    async fn read_log_status(&self) -> Result<Option<LogStatus>, Error> {
+        match self.schema.query(SQL.wal_status).fetch_optional(&self.pool).await? {
+            Some(row) => Ok(Some(LogStatus::read(&row, self.log_facts().await?)?)),
+            None => Ok(None),
+        }
+    }
+
+    async fn log_facts(&self) -> Result<Facts, Error> {
+        Facts::read(&self.schema.query(SQL.wal_facts).fetch_one(&self.pool).await?)
+    }
+}
+
+impl LogStatus {
+    fn read(row: &PgRow, facts: Facts) -> Result<Self, Error> {
+        let moment = |column| Ok::<_, Error>(row.try_get::<_, Option<Moment>>(column)?.map(Moment::shown));
+        Ok(Self {
+            slot: row.try_get("slot")?,
+            publication: row.try_get("publication")?,
+            enabled_at: moment("enabled_at")?.unwrap_or_default(),
+            epoch: row.try_get("epoch")?,
+            leader: row.try_get("leader")?,
+            leader_until: moment("leader_until")?,
+            is_led: row.try_get("is_led")?,
+            confirmed: row.try_get("confirmed")?,
+            undelivered_bytes: row.try_get("undelivered")?,
+            is_open: row.try_get::<_, Option<bool>>("is_open")?.unwrap_or(false),
+            closed: row.try_get("closed")?,
+            leaving: row.try_get("leaving")?,
+            size_limit: row.try_get("size_limit")?,
+            is_here: row.try_get::<_, Option<bool>>("is_here")?.unwrap_or(false),
+            has_slot: row.try_get("has_slot")?,
+            is_active: row.try_get("is_active")?,
+            wal_status: row.try_get("wal_status")?,
+            safe_wal_bytes: row.try_get("safe_wal_size")?,
+            retained_bytes: row.try_get("retained")?,
+            fails_over: row.try_get("fails_over")?,
+            wal_level: facts.wal_level,
+            keep_bytes: facts.keep_bytes,
+            standbys: facts.standbys,
+            may_replicate: facts.may_replicate,
+        })
+    }
+}
+
+impl Facts {
+    fn read(row: &PgRow) -> Result<Self, Error> {
+        Ok(Self {
+            wal_level: row.try_get("wal_level")?,
+            version: row.try_get("version")?,
+            encoding: row.try_get("encoding")?,
+            database: row.try_get("database")?,
+            role: row.try_get("role")?,
+            is_standby: row.try_get("is_standby")?,
+            keep_bytes: Some(row.try_get::<_, i64>("keep")?).filter(|bytes| *bytes >= 0),
+            free_slots: row.try_get("free_slots")?,
+            may_replicate: row.try_get("may_replicate")?,
+            may_publish: row.try_get("may_publish")?,
+            standbys: row.try_get("standbys")?,
+        })
+    }
+}

@@ -1,0 +1,183 @@
+// Receives one request: check, begin, record, handle, confirm, commit, answer. Knows no web framework.
+import { setTimeout as sleep } from "node:timers/promises";
+import { InFlight, Never, Refused, RolledBack } from "./errors.js";
+import { Keys } from "./keys.js";
+import { WAIT, checkConsumer, confirm, isId, record } from "./once.js";
+import { isIntegrity, trouble } from "./statements.js";
+
+// A payload has at most 1 MiB; a CloudEvents envelope is a little larger.
+const MAX_BODY = 2 * 1024 * 1024;
+const TOLERANCE = 300;
+// How often a transaction is tried that ends in a deadlock or a serialisation failure.
+const TRIES = 5;
+const SIGNED = ["webhook-id", "webhook-timestamp", "webhook-signature"];
+
+/** Tells a handler's error from those of the inbox. */
+class HandlerFailed extends Error {}
+
+/** Verifies and answers the requests to one consumer. */
+export class Inbox {
+  #keys;
+
+  constructor({
+    pool, consumer, keys, tolerance = TOLERANCE, maxBody = MAX_BODY, wait = WAIT, tries = TRIES,
+    clock = () => Date.now() / 1000, log = console.error,
+  }) {
+    this.pool = pool;
+    this.consumer = checkConsumer(consumer);
+    this.#keys = new Keys(keys);
+    Object.assign(this, { tolerance, maxBody, wait, tries, clock, log });
+  }
+
+  /** Returns the event of a request, or throws Refused. `rawHeaders` are names and values in turn, as Node has them. */
+  check(rawHeaders, body) {
+    if (body.length > this.maxBody) throw this.tooLarge();
+    const found = new Map();
+    for (let at = 0; at < rawHeaders.length; at += 2) {
+      const name = rawHeaders[at].toLowerCase();
+      found.set(name, [...(found.get(name) ?? []), rawHeaders[at + 1]]);
+    }
+    const [id, timestamp, signature] = SIGNED.map((name) => {
+      const values = found.get(name) ?? [];
+      if (values.length !== 1) throw new Refused(401, `${name} is ${values.length ? "there more than once" : "missing"}`);
+      return values[0];
+    });
+    // A dot separates what is signed, and some servers join two headers with a comma.
+    if (!isId(id) || /[.,]/.test(id)) throw new Refused(401, "webhook-id is not an id");
+    if (!/^[1-9][0-9]{0,11}$/.test(timestamp)) throw new Refused(401, "webhook-timestamp is not a number of seconds");
+    if (Math.abs(Math.floor(this.clock()) - Number(timestamp)) > this.tolerance) {
+      throw new Refused(401, "webhook-timestamp is too far from the receiver's clock");
+    }
+    if (!this.#keys.verify(id, Number(timestamp), body, signature)) throw new Refused(401, "webhook-signature is not valid");
+    const headers = Object.fromEntries([...found].map(([name, values]) => [name, values.join(", ")]));
+    return new Event(id, Number(timestamp), body, headers);
+  }
+
+  /** Returns the response to a request. Never rejects. */
+  async receive(rawHeaders, body, handler) {
+    let event;
+    try {
+      event = this.check(rawHeaders, body);
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      return this.refuse(error);
+    }
+    return this.handle(event, handler);
+  }
+
+  /** Returns the response to a request that does not reach the handler. */
+  refuse(refused) {
+    this.log(`inbox_refused: consumer ${this.consumer}: ${refused.message}`);
+    return answer(refused.status, refused.message);
+  }
+
+  tooLarge() {
+    return new Refused(413, `the body has more than ${this.maxBody} bytes`);
+  }
+
+  /** Handles a verified event, and repeats the transaction after a conflict. */
+  async handle(event, handler) {
+    for (let tried = 1; ; tried += 1) {
+      let failure;
+      try {
+        return await this.#handleOnce(event, handler);
+      } catch (error) {
+        failure = error;
+      }
+      if (failure instanceof InFlight) {
+        const seconds = Math.max(1, Math.round(this.wait / 1000));
+        return answer(409, "the event is still being handled", { "retry-after": String(seconds) });
+      }
+      const error = failure instanceof HandlerFailed ? failure.cause : failure;
+      if (trouble(error) !== "conflict") return this.#failed(event, error, failure instanceof HandlerFailed);
+      if (tried >= this.tries) {
+        this.log(`inbox_conflict: event ${event.id}: ${tried} tries ended in a conflict`, error);
+        return answer(503, "the receiver's database has too many conflicts");
+      }
+      await sleep((5 + Math.random() * 15) * 2 ** tried);
+    }
+  }
+
+  async #handleOnce(event, handler) {
+    const client = await this.pool.connect();
+    let broken;
+    // Without a listener, an error of the connection while the handler runs would end the process.
+    const onError = (error) => { broken = error; };
+    client.on("error", onError);
+    try {
+      await client.query("BEGIN");
+      if (!(await record(client, this.consumer, event.id, this.wait))) {
+        await client.query("ROLLBACK");
+        return answer(200, "duplicate");
+      }
+      await runHandler(event, client, handler);
+      await confirm(client, this.consumer, event.id);
+      await client.query("COMMIT");
+      return answer(200, "handled");
+    } catch (error) {
+      // What the handler has done to the connection is not known, or it is lost.
+      if (error instanceof RolledBack || trouble(error instanceof HandlerFailed ? error.cause : error) === "down") broken ??= error;
+      else await client.query("ROLLBACK").catch((lost) => { broken = lost; });
+      throw error;
+    } finally {
+      client.off("error", onError);
+      client.release(broken !== undefined);
+    }
+  }
+
+  #failed(event, error, isHandlers) {
+    if (isHandlers && error instanceof Never) {
+      this.log(`inbox_rejected: event ${event.id}: ${error.message}`);
+      return answer(422, `the receiver will never accept the event: ${error.message}`);
+    }
+    if (!trouble(error) && (isHandlers || error instanceof RolledBack || isIntegrity(error))) {
+      this.log(`inbox_handler_failed: event ${event.id}`, error);
+      return answer(500, "the handler failed");
+    }
+    this.log(`inbox_unavailable: event ${event.id}`, error);
+    return answer(503, "the receiver's database is not available");
+  }
+}
+
+async function runHandler(event, client, handler) {
+  try {
+    await handler(event, client);
+  } catch (error) {
+    throw new HandlerFailed("the handler failed", { cause: error });
+  }
+}
+
+function answer(status, text, headers = {}) {
+  return { status, text, headers: { "content-type": "text/plain; charset=utf-8", ...headers } };
+}
+
+/** A verified event. The signature covers `id`, `timestamp` and `body`, and none of the other headers. */
+class Event {
+  constructor(id, timestamp, body, headers) {
+    Object.assign(this, { id, timestamp, body, headers });
+  }
+
+  get type() {
+    return decoded(this.headers["pillarbox-event-type"]);
+  }
+
+  get aggregateType() {
+    return decoded(this.headers["pillarbox-aggregate-type"]);
+  }
+
+  get aggregateId() {
+    return decoded(this.headers["pillarbox-aggregate-id"]);
+  }
+
+  json() {
+    return JSON.parse(this.body.toString());
+  }
+}
+
+function decoded(text = "") {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

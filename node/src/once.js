@@ -1,0 +1,74 @@
+// Handles an event once, in a transaction of the caller, without HTTP: for consumers of Kafka, NATS and RabbitMQ.
+import { InFlight, RolledBack } from "./errors.js";
+import * as statements from "./statements.js";
+
+// Shorter than a relay's timeout, which is 10 s by default.
+export const WAIT = 5000;
+// Longer than a relay tries to send an event.
+const KEEP_DAYS = 30;
+const LONGEST_ID = 255;
+const LONGEST_CONSUMER = 100;
+const NAME = /^[\x21-\x7e]+$/;
+
+export const isId = (text) => typeof text === "string" && text.length <= LONGEST_ID && NAME.test(text);
+
+export function checkConsumer(text) {
+  if (typeof text !== "string" || text.length > LONGEST_CONSUMER || !NAME.test(text)) {
+    throw new TypeError(`the name of a consumer has 1 to ${LONGEST_CONSUMER} visible ASCII characters, but is ${JSON.stringify(text)}`);
+  }
+  return text;
+}
+
+/**
+ * Records the event and runs the handler, in the client's open transaction; returns false for a duplicate. The caller commits if
+ * this resolves, and rolls back if it rejects.
+ */
+export async function once(client, id, handler, { consumer, wait = WAIT }) {
+  checkConsumer(consumer);
+  if (!isId(id)) throw new TypeError(`the id of an event has 1 to ${LONGEST_ID} visible ASCII characters, but is ${JSON.stringify(id)}`);
+  if (!(await record(client, consumer, id, wait))) return false;
+  await handler();
+  await confirm(client, consumer, id);
+  return true;
+}
+
+/** Records the event; returns false for a duplicate. Throws InFlight. */
+export async function record(client, consumer, id, wait) {
+  await client.query(statements.WAIT, [`${Math.max(1, Math.round(wait))}ms`]);
+  let result;
+  try {
+    result = await client.query(statements.RECORD, [consumer, id]);
+  } catch (error) {
+    if (statements.trouble(error) !== "locked") throw error;
+    throw new InFlight(`the event ${id} is still being handled by another transaction`, { cause: error });
+  }
+  await client.query(statements.RESTORE);
+  return result.rowCount === 1;
+}
+
+/** Throws RolledBack if a commit would not record the event. */
+export async function confirm(client, consumer, id) {
+  let found;
+  try {
+    found = await client.query(statements.CONFIRM, [consumer, id]);
+  } catch (error) {
+    if (statements.trouble(error)) throw error;
+    throw new RolledBack("the handler ignored an error of the database; the transaction cannot be committed", { cause: error });
+  }
+  if (!found.rowCount) throw new RolledBack("the handler ended the transaction that it was given; the inbox commits it");
+}
+
+/** Creates the table `inbox_event` if it does not exist. */
+export async function createTable(pool) {
+  await pool.query(statements.CREATE);
+}
+
+/** Deletes records that are older than `keepDays`, in batches, and returns their number. */
+export async function cleanup(pool, { keepDays = KEEP_DAYS, batch = 1000 } = {}) {
+  let deleted = 0;
+  for (;;) {
+    const { rowCount } = await pool.query(statements.CLEANUP, [keepDays * 86400, batch]);
+    deleted += rowCount;
+    if (rowCount < batch) return deleted;
+  }
+}

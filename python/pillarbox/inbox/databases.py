@@ -1,0 +1,174 @@
+"""What differs between databases and drivers: statements, parameters, and the meaning of errors. Decides nothing."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from enum import Enum
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+_PARAMETER = re.compile(r"\$\d+|\?\d*")
+_COMMENT = re.compile(r"--[^\n]*\n?")
+#: By the modules of their connections: the folder of the statements, and the form of a parameter.
+_DRIVERS = {
+    "psycopg": ("postgres", "%s"),
+    "MySQLdb": ("mysql", "%s"),
+    "pymysql": ("mysql", "%s"),
+    "sqlite3": ("sqlite", "?"),
+}
+
+
+class Trouble(Enum):
+    """Why a transaction failed, if it is not the handler's fault."""
+
+    CONFLICT = "conflict"
+    """A deadlock or a serialisation failure: the same transaction may succeed now."""
+    LOCKED = "locked"
+    """A lock was not granted in time."""
+    DOWN = "down"
+    """The database cannot be used."""
+
+
+_POSTGRES = {
+    "40001": Trouble.CONFLICT,
+    "40P01": Trouble.CONFLICT,
+    "55P03": Trouble.LOCKED,
+    # Shutting down, starting, ended by an administrator, idle for too long; read-only after a failover.
+    **dict.fromkeys(("57P01", "57P02", "57P03", "57P05", "25006", "25P03"), Trouble.DOWN),
+}
+#: Classes: connection, out of resources, system error.
+_POSTGRES_DOWN = ("08", "53", "58")
+_MYSQL = {
+    1213: Trouble.CONFLICT,
+    1020: Trouble.CONFLICT,
+    1205: Trouble.LOCKED,
+    # No connection, lost, killed, shutting down, too many connections; read-only after a failover; no space.
+    **dict.fromkeys((2002, 2003, 2005, 2006, 2013, 2055, 1040, 1053, 1203, 1226, 1927, 3169, 4031), Trouble.DOWN),
+    **dict.fromkeys((1290, 1792, 1836, 1021, 1114), Trouble.DOWN),
+}
+_SQLITE_SNAPSHOT = 517
+_SQLITE = {
+    5: Trouble.LOCKED,
+    6: Trouble.LOCKED,
+    # Read-only, I/O error, corrupt, full, cannot open, not a database.
+    **dict.fromkeys((8, 10, 11, 13, 14, 26), Trouble.DOWN),
+}
+
+
+@cache
+def statement(folder: str, name: str, placeholder: str) -> str:
+    """Returns a statement of `sql/`. Its parameters are in the order of their numbers."""
+    text = files("pillarbox.inbox").joinpath("sql", folder, f"{name}.sql").read_text(encoding="utf-8")
+    text = _COMMENT.sub("", text).strip()
+    return _PARAMETER.sub(placeholder, text.replace("%", "%%") if placeholder == "%s" else text)
+
+
+def script(folder: str, name: str) -> list[str]:
+    """Returns the statements of a file without parameters."""
+    text = files("pillarbox.inbox").joinpath("sql", folder, f"{name}.sql").read_text(encoding="utf-8")
+    return [part.strip() for part in _COMMENT.sub("", text).split(";") if part.strip()]
+
+
+class Session:
+    """A connection of DB-API, or Django's: the inbox's statements on it."""
+
+    def __init__(self, connection: Any, folder: str, placeholder: str) -> None:
+        self.connection = connection
+        self.folder = folder
+        self.placeholder = placeholder
+
+    def run(self, name: str, *values: Any) -> int:
+        """Runs a statement and returns the number of its rows."""
+        cursor = self.connection.cursor()
+        try:
+            cursor.execute(statement(self.folder, name, self.placeholder), values)
+            # SQLite does not count the rows of a query.
+            return len(cursor.fetchall()) if cursor.description else cursor.rowcount
+        finally:
+            cursor.close()
+
+    def script(self, name: str) -> None:
+        """Runs a file of DDL."""
+        for text in script(self.folder, name):
+            self.execute(text)
+
+    def execute(self, text: str) -> None:
+        cursor = self.connection.cursor()
+        try:
+            cursor.execute(text)
+        finally:
+            cursor.close()
+
+    def bound_wait(self, seconds: float) -> bool:
+        """Bounds the wait for a lock; returns whether `restore` is needed. SQLite has its busy timeout."""
+        if self.folder == "postgres":
+            self.run("wait", f"{max(1, round(seconds * 1000))}ms")
+        elif self.folder == "mysql":
+            self.run("wait", max(1, math.ceil(seconds)))
+        return self.folder != "sqlite"
+
+    def cleanup(self, seconds: float, limit: int) -> int:
+        """Deletes a batch of old records and returns their number."""
+        return self.run("cleanup", seconds, limit)
+
+
+def session_of(connection: Any) -> Session:
+    """Returns the inbox's statements on a connection of DB-API. Raises TypeError for an unknown driver."""
+    # SQLAlchemy's raw connections are proxies.
+    inner = getattr(connection, "driver_connection", None) or connection
+    for base in type(inner).__mro__:
+        known = _DRIVERS.get(base.__module__.partition(".")[0])
+        if known is not None:
+            return Session(connection, *known)
+    raise TypeError(
+        f"the inbox knows the drivers psycopg, PyMySQL, mysqlclient and sqlite3, but not {type(inner).__module__}"
+    )
+
+
+def trouble(error: BaseException) -> Trouble | None:
+    """Returns what is wrong with the database, by the first cause of an error that says so."""
+    return next(filter(None, map(_trouble, _causes(error))), None)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _trouble(error: BaseException) -> Trouble | None:
+    driver = type(error).__module__.partition(".")[0]
+    if driver in ("psycopg", "psycopg2"):
+        return _postgres_trouble(error)
+    if driver in ("MySQLdb", "pymysql"):
+        number = error.args[0] if error.args else None
+        # PyMySQL raises InterfaceError(0, "") on a connection that is closed.
+        return _MYSQL.get(number) or (Trouble.DOWN if type(error).__name__ == "InterfaceError" else None)
+    if driver == "sqlite3":
+        return _sqlite_trouble(error)
+    return None
+
+
+def _postgres_trouble(error: BaseException) -> Trouble | None:
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    if state is None:
+        # Only the client's own errors have no state, such as a connection that was refused or lost.
+        names = {base.__name__ for base in type(error).__mro__}
+        return Trouble.DOWN if names & {"OperationalError", "InterfaceError"} else None
+    return _POSTGRES.get(state) or (Trouble.DOWN if state.startswith(_POSTGRES_DOWN) else None)
+
+
+def _sqlite_trouble(error: BaseException) -> Trouble | None:
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None:
+        return Trouble.CONFLICT if code == _SQLITE_SNAPSHOT else _SQLITE.get(code & 0xFF)
+    # Python 3.10 has only the text.
+    text = str(error)
+    if "is locked" in text:
+        return Trouble.LOCKED
+    return Trouble.DOWN if "unable to open" in text or "disk" in text or "readonly" in text else None

@@ -1,0 +1,86 @@
+"""Handles an event once, in the caller's transaction, without HTTP: for consumers of Kafka, NATS, RabbitMQ, Celery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from pillarbox.inbox.databases import Session, Trouble, session_of, trouble
+from pillarbox.inbox.errors import InFlight, RolledBack
+from pillarbox.inbox.event import check_consumer, check_id
+
+#: Shorter than a relay's timeout, which is 10 s by default.
+WAIT = 5.0
+#: Longer than a relay tries to send an event.
+KEEP = timedelta(days=30)
+
+
+def once(connection: Any, id: str, handler: Callable[[], object], *, consumer: str, wait: float = WAIT) -> bool:
+    """Records the event and runs the handler, in the connection's open transaction; returns False for a duplicate.
+
+    The caller commits if this returns, and rolls back if it raises. The handler's errors are raised as they are.
+    InFlight is raised after `wait` seconds in which another transaction held the same event.
+    """
+    return once_in(session_of(connection), check_consumer(consumer), check_id(id), handler, wait)
+
+
+def once_in(session: Session, consumer: str, id: str, handler: Callable[[], object], wait: float) -> bool:
+    """As `once`, with names that were checked."""
+    if not record(session, consumer, id, wait):
+        return False
+    handler()
+    confirm(session, consumer, id)
+    return True
+
+
+def record(session: Session, consumer: str, id: str, wait: float) -> bool:
+    """Records the event; returns False for a duplicate. Raises InFlight."""
+    is_bound = session.bound_wait(wait)
+    try:
+        is_new = session.run("record", consumer, id) == 1
+    except Exception as error:
+        # On PostgreSQL the bound ends with the transaction, which can do nothing more.
+        if is_bound and session.folder == "mysql":
+            with suppress(Exception):
+                session.run("restore")
+        # Any writer locks the whole of an SQLite database, so it does not mean that the event is being handled.
+        if session.folder != "sqlite" and trouble(error) is Trouble.LOCKED:
+            raise InFlight(f"the event {id} is still being handled by another transaction") from error
+        raise
+    if is_bound:
+        session.run("restore")
+    return is_new
+
+
+def confirm(session: Session, consumer: str, id: str) -> None:
+    """Raises RolledBack if a commit would not record the event."""
+    try:
+        found = session.run("confirm", consumer, id)
+    except Exception as error:
+        if trouble(error) is not None:
+            raise
+        raise RolledBack("the handler ignored an error of the database; the transaction cannot be committed") from error
+    if not found:
+        raise RolledBack("the handler ended the transaction that it was given; the inbox commits it")
+
+
+def create_table(connection: Any) -> None:
+    """Creates the table `inbox_event` if it does not exist, and commits."""
+    session_of(connection).script("create")
+    connection.commit()
+
+
+def cleanup(connection: Any, keep: timedelta = KEEP, batch: int = 1000) -> int:
+    """Deletes records that are older than `keep`, in batches that are committed; returns their number.
+
+    An event that is sent again after its record was deleted is handled again.
+    """
+    session, deleted = session_of(connection), 0
+    while True:
+        rows = session.cleanup(keep.total_seconds(), batch)
+        connection.commit()
+        deleted += rows
+        if rows < batch:
+            return deleted

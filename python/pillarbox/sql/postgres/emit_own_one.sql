@@ -1,0 +1,1 @@
+../../../../crates/pillarbox/sql/postgres/emit_own_one.sql

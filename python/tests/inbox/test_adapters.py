@@ -1,0 +1,77 @@
+"""What the adapters of the web frameworks refuse by themselves, and where connections may come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import RequestFactory
+from psycopg_pool import ConnectionPool
+from sqlalchemy import create_engine, text
+from sqlalchemy.orm import Session
+
+from pillarbox.inbox import Event, Inbox, create_table, once
+from pillarbox.inbox.connections import transactions
+from pillarbox.inbox.django import receiver as django_receiver
+from pillarbox.inbox.starlette import receiver as starlette_receiver
+from tests.inbox.kits import SECRET
+from tests.servers import connect, create_database
+
+
+def test_django_answers_post_only_and_needs_no_csrf_token() -> None:
+    view = django_receiver("tests", SECRET)(lambda event: None)
+    response = view(RequestFactory().get("/events"))
+    assert (response.status_code, response["allow"]) == (405, "POST")
+    assert view.csrf_exempt
+    assert view(RequestFactory().post("/events", b"{}", content_type="application/json")).status_code == 401
+
+
+def test_starlette_refuses_a_handler_that_would_not_run() -> None:
+    with pytest.raises(TypeError, match="define it without async"):
+
+        @starlette_receiver("tests", SECRET, lambda: None)
+        async def events(event, connection): ...
+
+
+@pytest.fixture
+def database() -> str:
+    address = create_database()
+    with connect(address) as connection:
+        create_table(connection)
+        connection.execute("CREATE TABLE handled (id text)")
+    return address
+
+
+def handle_three_times(address: str, source: Callable[[], Any]) -> None:
+    """One connection is enough, so it is given back each time, also after an error."""
+    inbox, begin = Inbox("tests", SECRET), transactions(source)
+    failing = True
+
+    def handler(event: Event, session: Any) -> None:
+        session.connection.cursor().execute("INSERT INTO handled VALUES (%s)", [event.id])
+        if failing:
+            raise RuntimeError
+
+    statuses = []
+    for _ in range(3):
+        statuses.append(inbox.handle(Event("a", 1, b""), begin, handler).text)
+        failing = False
+    assert statuses == ["the handler failed", "handled", "duplicate"]
+    with connect(address) as connection:
+        assert connection.execute("SELECT id FROM handled").fetchall() == [("a",)]
+
+
+def test_connections_of_psycopgs_pool(database: str) -> None:
+    with ConnectionPool(database, min_size=1, max_size=1) as pool:
+        handle_three_times(database, pool.connection)
+
+
+def test_connections_of_sqlalchemy(database: str) -> None:
+    engine = create_engine(database.replace("postgres:", "postgresql+psycopg:"), pool_size=1, max_overflow=0)
+    handle_three_times(database, engine.raw_connection)
+    for expected in (True, False):
+        with Session(engine) as session, session.begin():
+            raw = session.connection().connection
+            assert once(raw, "b", lambda: session.execute(text("SELECT 1")), consumer="tests") is expected
+    engine.dispose()

@@ -1,0 +1,215 @@
+"""`once`, `cleanup` and the keys, without HTTP: for the drivers of DB-API, and for Django."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import MySQLdb
+import psycopg
+import pymysql
+import pytest
+from django.core.management import call_command
+from django.db import connections, transaction
+
+from pillarbox import inbox
+from pillarbox.inbox import InFlight, InvalidKey, RolledBack
+from pillarbox.inbox import django as inbox_django
+from pillarbox.inbox.keys import Keys
+from tests.outboxes import each_outbox
+from tests.processes import NEWEST, environment, python
+from tests.servers import create_database
+
+DRIVERS = ("psycopg", "pymysql", "MySQLdb", "sqlite3")
+
+
+class Place:
+    """A database with an inbox and a table, reached through one driver."""
+
+    def __init__(self, driver: str, directory: Path) -> None:
+        self.driver = driver
+        if driver == "sqlite3":
+            self.address = str(directory / "inbox.db")
+        else:
+            self.address = create_database("postgres" if driver == "psycopg" else "mariadb")
+        self.opened: list[Any] = []
+
+    def connect(self) -> Any:
+        if self.driver == "psycopg":
+            connection = psycopg.connect(self.address)
+        elif self.driver == "sqlite3":
+            connection = sqlite3.connect(self.address, timeout=0.1)
+        else:
+            url, module = urlsplit(self.address), {"pymysql": pymysql, "MySQLdb": MySQLdb}[self.driver]
+            place = {"host": url.hostname, "port": url.port, "user": url.username}
+            connection = module.connect(**place, database=url.path[1:])
+        self.opened.append(connection)
+        return connection
+
+
+@pytest.fixture(params=DRIVERS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    place = Place(request.param, tmp_path)
+    connection = place.connect()
+    inbox.create_table(connection)
+    run(connection, "CREATE TABLE handled (id varchar(255))")
+    connection.commit()
+    yield place
+    for connection in place.opened:
+        connection.close()
+
+
+def run(connection: Any, statement: str) -> list[tuple[Any, ...]]:
+    with closing(connection.cursor()) as cursor:
+        cursor.execute(statement)
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+def handle(connection: Any, id: str, consumer: str = "billing", **options: Any) -> bool:
+    write = f"INSERT INTO handled (id) VALUES ('{consumer}:{id}')"
+    return inbox.once(connection, id, lambda: run(connection, write), consumer=consumer, **options)
+
+
+def handled(connection: Any) -> list[str]:
+    return [row[0] for row in run(connection, "SELECT id FROM handled ORDER BY id")]
+
+
+def test_an_event_is_handled_once_by_each_consumer(place: Place) -> None:
+    connection = place.connect()
+    inbox.create_table(connection)
+    assert handle(connection, "a")
+    connection.commit()
+    assert not handle(connection, "a")
+    assert handle(connection, "a", consumer="shipping")
+    assert handle(connection, "A")
+    connection.commit()
+    assert handled(connection) == ["billing:A", "billing:a", "shipping:a"] or handled(connection) == [
+        "billing:a",
+        "billing:A",
+        "shipping:a",
+    ]
+
+
+def test_a_rollback_forgets_the_event(place: Place) -> None:
+    connection = place.connect()
+    assert handle(connection, "a")
+    connection.rollback()
+    assert handle(connection, "a")
+    connection.commit()
+    assert handled(connection) == ["billing:a"]
+
+
+def test_an_event_that_another_transaction_holds_is_in_flight(place: Place) -> None:
+    first, second = place.connect(), place.connect()
+    assert handle(first, "a")
+    # On SQLite any writer locks the whole database.
+    with pytest.raises(sqlite3.OperationalError if place.driver == "sqlite3" else InFlight):
+        handle(second, "a", wait=1)
+    second.rollback()
+    first.commit()
+    assert not handle(second, "a", wait=1)
+    second.commit()
+    assert handled(second) == ["billing:a"]
+
+
+def test_a_handler_that_rolls_back_is_noticed(place: Place) -> None:
+    connection = place.connect()
+    with pytest.raises(RolledBack):
+        inbox.once(connection, "a", connection.rollback, consumer="billing")
+
+
+@pytest.mark.parametrize("id", ["", "a b", "é", "x" * 256, "a\n", None])
+def test_an_id_that_no_database_would_keep_is_refused(id: Any) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        inbox.create_table(connection)
+        with pytest.raises(ValueError, match="the id of an event"):
+            inbox.once(connection, id, lambda: None, consumer="billing")
+        with pytest.raises(ValueError, match="the name of a consumer"):
+            inbox.once(connection, "a", lambda: None, consumer=id)
+
+
+def test_a_driver_that_is_unknown_is_refused() -> None:
+    with pytest.raises(TypeError, match="the inbox knows the drivers"):
+        inbox.once(object(), "a", lambda: None, consumer="billing")
+
+
+def test_cleanup_deletes_old_records_in_batches(place: Place) -> None:
+    connection = place.connect()
+    for number in range(7):
+        assert handle(connection, f"old-{number}")
+    connection.commit()
+    age(connection, place.driver)
+    assert handle(connection, "new")
+    connection.commit()
+    assert inbox.cleanup(connection, timedelta(days=31)) == 0
+    assert inbox.cleanup(connection, timedelta(days=29), batch=3) == 7
+    assert [row[0] for row in run(connection, "SELECT id FROM inbox_event")] == ["new"]
+    assert inbox.cleanup(connection) == 0
+    assert not handle(connection, "new")
+    assert handle(connection, "old-1"), "nothing remembers it"
+
+
+def age(connection: Any, driver: str) -> None:
+    """Makes all records thirty days old."""
+    old = {
+        "psycopg": "received_at - interval '30 days'",
+        "sqlite3": "strftime('%Y-%m-%d %H:%M:%f', received_at, '-30 days')",
+    }.get(driver, "received_at - INTERVAL 30 DAY")
+    run(connection, f"UPDATE inbox_event SET received_at = {old}")
+    connection.commit()
+
+
+@each_outbox
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_django_handles_an_event_once_and_cleans_up(alias: str) -> None:
+    connection = connections[alias]
+    inbox_django.session(alias).script("create")
+    try:
+        calls: list[str] = []
+        for _ in range(2):
+            with transaction.atomic(using=alias):
+                inbox_django.once("a", lambda: calls.append("a"), consumer="tasks", using=alias)
+        assert calls == ["a"]
+        with pytest.raises(transaction.TransactionManagementError):
+            inbox_django.once("b", lambda: None, consumer="tasks", using=alias)
+        printed = StringIO()
+        from pillarbox.inbox.django.management.commands.inbox_cleanup import Command
+
+        call_command(Command(), database=alias, stdout=printed)
+        call_command(Command(), database=alias, days=0, stdout=printed)
+        assert printed.getvalue() == "0 deleted\n1 deleted\n"
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TABLE inbox_event")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ([], "there are no keys"),
+        (["whsec_"], r"keys\[0\] is not whsec_"),
+        (["whsec_" + "AAAA" * 8, "whsec_hunter2"], r"keys\[1\] is not whsec_"),
+        (["hunter2!"], r"keys\[0\] is not whsec_"),
+        (["whpk_hunter2"], r"keys\[0\] is not whpk_"),
+        (["whsk_hunter2"], "is a signing key"),
+    ],
+)
+def test_a_key_that_cannot_be_used_is_refused_and_not_shown(keys: list[str], message: str) -> None:
+    with pytest.raises(InvalidKey, match=message) as refused:
+        Keys(keys)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_the_package_imports_no_framework() -> None:
+    asked = (
+        "import sys, pillarbox.inbox; print(sorted({'django', 'starlette', 'psycopg', 'celery'} & set(sys.modules)))"
+    )
+    command = [python(NEWEST), "-c", asked]
+    assert subprocess.run(command, env=environment(), check=True, capture_output=True, text=True).stdout == "[]\n"
