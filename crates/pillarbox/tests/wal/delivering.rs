@@ -103,6 +103,10 @@ async fn nothing_is_sent_before_other_sessions_see_it() {
         names == "nobody"
     })
     .await;
+    // Commits wait only after the checkpointer has read the setting, too, which it does before it begins a checkpoint.
+    for _ in 0..2 {
+        sqlx::query("CHECKPOINT").execute(&outbox.pool).await.unwrap();
+    }
     let mut tx = outbox.pool.begin().await.unwrap();
     let ids = outbox.emit_in(&mut tx, 3).await;
     let committing = tokio::spawn(async move {

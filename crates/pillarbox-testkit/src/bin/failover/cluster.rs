@@ -50,6 +50,11 @@ impl Cluster {
             sqlx::query_scalar::<_, i64>(state).fetch_one(&mut connection).await.is_ok_and(|standbys| standbys == 1)
         })
         .await;
+        // The view is by the setting as this session has read it. Commits wait only after the checkpointer has read it, too, which it
+        // does before it begins a checkpoint. On a busy machine that is later.
+        for _ in 0..2 {
+            sqlx::query("CHECKPOINT").execute(&mut connection).await?;
+        }
         // This commit waits for the standby, which then also has everything before it.
         sqlx::query("CREATE TABLE IF NOT EXISTS marker ()").execute(&mut connection).await?;
         sqlx::query("DROP TABLE marker").execute(&mut connection).await?;
