@@ -18,8 +18,7 @@ pub(crate) struct Chaos {
     relays: Vec<NumberedRelay>,
     disturbances: Disturbances,
     counts: Counts,
-    /// The longest pause between two disturbances, in milliseconds.
-    pause: u64,
+    source: Source,
 }
 
 /// A relay, and the number by which receivers know it. Numbers begin with 1 and are never reused.
@@ -46,6 +45,8 @@ pub(crate) struct Counts {
     pub(crate) crashes: usize,
     pub(crate) outages: usize,
     pub(crate) moods: usize,
+    /// The number of times that events of the log could not be spilled for a while.
+    pub(crate) refusals: usize,
     /// The number of deliveries of fan-outs that were parked at the end of an outage.
     pub(crate) parked: i64,
 }
@@ -53,8 +54,7 @@ pub(crate) struct Counts {
 impl Chaos {
     pub(crate) fn new(seed: u64, receivers: Receivers, relays: Vec<NumberedRelay>, source: Source) -> Self {
         Self {
-            // A relay that reads the log must live for a while: the next one waits for the end of its lease.
-            pause: if source == Source::Wal { 3000 } else { 400 },
+            source,
             random: StdRng::seed_from_u64(seed),
             receivers,
             relays,
@@ -81,7 +81,9 @@ impl Chaos {
 
     /// Causes one disturbance, after a pause.
     pub(crate) async fn disturb(&mut self, database: &mut Database, start_relay: &impl Fn() -> NumberedRelay) {
-        tokio::time::sleep(Duration::from_millis(self.random.random_range(20..self.pause))).await;
+        // A relay that reads the log must live for a while: the next one waits for the end of its lease.
+        let longest = if self.source == Source::Wal { 3000 } else { 400 };
+        tokio::time::sleep(Duration::from_millis(self.random.random_range(20..longest))).await;
         match self.random.random_range(0..100) {
             0..60 => self.kill_a_relay(start_relay).await,
             60..64 => {
@@ -98,6 +100,7 @@ impl Chaos {
                 self.counts.parked += database.outbox().parked_deliveries().await.unwrap_or_default();
                 self.restart_receiver().await;
             }
+            70..74 if self.source == Source::Wal => self.refuse_spills(database).await,
             _ => {
                 self.counts.moods += 1;
                 let moods = [Mood::Fine, Mood::Fine, Mood::Failing, Mood::Overloaded, Mood::Hanging, Mood::Dropping];
@@ -124,6 +127,15 @@ impl Chaos {
         }
         self.restart_receiver().await;
         Ok(())
+    }
+
+    /// Lets spills fail for a while, while the receiver fails, too, so that there is something to spill.
+    async fn refuse_spills(&mut self, database: &Database) {
+        self.counts.refusals += 1;
+        self.receivers.disturbed_is(Mood::Failing);
+        until_done(async || database.outbox().refuse_inserts(true).await).await;
+        tokio::time::sleep(Duration::from_millis(self.random.random_range(500..3000))).await;
+        until_done(async || database.outbox().refuse_inserts(false).await).await;
     }
 
     async fn stop_receiver(&mut self) {
@@ -156,5 +168,12 @@ impl Chaos {
             relay.program.kill().await;
         }
         self.receivers.end().await;
+    }
+}
+
+/// Repeats a statement until it succeeds: a server that has just restarted may refuse it.
+async fn until_done(statement: impl AsyncFn() -> Result<()>) {
+    while statement().await.is_err() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -44,6 +44,11 @@ const APPLICATION_ON_MYSQL: &str = "CREATE TABLE application (event_id binary(16
 const APPLICATION_ON_SQLITE: &str =
     "CREATE TABLE application (event_id TEXT PRIMARY KEY, seq INTEGER NOT NULL, aggregate_id TEXT NOT NULL)";
 
+const REFUSE_INSERTS: &str = "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS \
+     'BEGIN RAISE EXCEPTION USING ERRCODE = ''disk_full'', MESSAGE = ''refused''; END'; \
+     CREATE OR REPLACE TRIGGER refused BEFORE INSERT ON outbox_event FOR EACH ROW EXECUTE FUNCTION refuse()";
+const ACCEPT_INSERTS: &str = "DROP TRIGGER IF EXISTS refused ON outbox_event";
+
 /// An event and its aggregate.
 pub(crate) struct Place {
     pub(crate) id: Uuid,
@@ -205,6 +210,13 @@ impl Outbox {
     async fn end_of_log(&self) -> Result<String> {
         let Self::Postgres(store) = self else { return Ok(String::new()) };
         Ok(sqlx::query_scalar("SELECT pg_current_wal_insert_lsn()::text").fetch_one(store.pool()).await?)
+    }
+
+    /// Refuses inserts into the outbox, as a full disk does, or accepts them again. Events of the log can then not be spilled.
+    pub(crate) async fn refuse_inserts(&self, refuse: bool) -> Result<()> {
+        let Self::Postgres(store) = self else { bail!("only PostgreSQL has a log to spill from") };
+        sqlx::raw_sql(if refuse { REFUSE_INSERTS } else { ACCEPT_INSERTS }).execute(store.pool()).await?;
+        Ok(())
     }
 
     /// Returns the number of parked deliveries of fan-outs.

@@ -4,7 +4,8 @@
 //! few, and first arrivals of each aggregate must be in order. With `--fan-out`, half of the events also go to a second
 //! receiver, which is never disturbed: they must arrive at both.
 //!
-//! With `--source wal`, events are in the write-ahead log while a relay reads it, and relays are killed less often, so that one does.
+//! With `--source wal`, events are in the write-ahead log while a relay reads it, relays are killed less often, so that one does, and
+//! the table refuses inserts now and then, so that events of the log cannot be spilled.
 //!
 //! `make torture`, or with the seed of an earlier run: `make torture ARGS="--seed 42 --kills 50 --database sqlite"`.
 

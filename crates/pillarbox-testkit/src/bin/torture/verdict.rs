@@ -165,8 +165,15 @@ impl fmt::Display for Verdict {
         writeln!(f, "{:?}, {:.1?}:", self.kind, self.took)?;
         writeln!(
             f,
-            "  killed: relays {}, database {}, receiver {}; receiver misbehaved {}",
-            self.chaos.kills, self.chaos.crashes, self.chaos.outages, self.chaos.moods
+            "  killed: relays {}, database {}, receiver {}; receiver misbehaved {}{}",
+            self.chaos.kills,
+            self.chaos.crashes,
+            self.chaos.outages,
+            self.chaos.moods,
+            match self.chaos.refusals {
+                0 => String::new(),
+                refusals => format!("; spills refused {refusals}"),
+            }
         )?;
         let logged = if self.logged > 0 { format!(" ({} into the log)", self.logged) } else { String::new() };
         writeln!(f, "  events committed {}{logged}, rolled back {}", self.committed, self.rolled_back)?;
