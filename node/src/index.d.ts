@@ -14,6 +14,8 @@ export interface Event {
   readonly type: string;
   readonly aggregateType: string;
   readonly aggregateId: string;
+  /** Whether this is a test event of Pillarbox. An inbox answers it without the handler. */
+  readonly isTest: boolean;
   /** Parses the body. */
   json<T = unknown>(): T;
 }

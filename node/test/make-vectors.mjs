@@ -122,6 +122,16 @@ add("an id that is too long", 401, { id: "x".repeat(256) });
 // What was signed is the same text: the id, the time and the beginning of the body have moved.
 add("a moved dot", 401, { id: `valid.${NOW - 5}`, body: "{}", signature: v1("valid", `${NOW - 5}`, `${NOW}.{}`) });
 add("a letter that is no UTF-8", 401, { body: Buffer.from([0x22, 0xff, 0x22]), signature: v1("a-letter-that-is-no-UTF-8", t, '"\ufffd"') });
+// Test events of Pillarbox are verified, and neither recorded nor handled. Both marks must be there: the signature covers the id only.
+const TEST = "70696c6c-7465-8a3f-9c1d-0123456789ab";
+const mark = [["pillarbox-test", "true"]];
+add("a test event", 200, { id: TEST, more: mark, handled: false });
+add("a test event again", 200, { id: TEST, more: mark, timestamp: `${NOW + 1}`, handled: false });
+add("a test event with v1a", 200, { id: TEST, more: mark, signature: v1a(TEST, t, "{}"), handled: false });
+add("a test event with a wrong signature", 401, { id: TEST, more: mark, signature: v1("valid", t, "{}") });
+add("an event that is called a test on the way", 200, { more: mark });
+add("the id of a test event without the mark", 200, { id: "70696c6c-7465-8a3f-9c1d-0123456789ac" });
+add("another mark", 200, { id: "70696c6c-7465-8a3f-9c1d-0123456789ad", more: [["pillarbox-test", "false"]] });
 // Handlers.
 add("the handler fails", 500, { id: "again", body: '{"do": "fail"}' });
 add("the same event succeeds", 200, { id: "again" });

@@ -103,6 +103,7 @@ fn described() -> OpenApiRouter<Arc<Desk>> {
         .routes(routes!(acting::replay_one))
         .routes(routes!(acting::pause))
         .routes(routes!(acting::resume))
+        .routes(routes!(acting::test))
         .routes(routes!(jobs::preview))
         .routes(routes!(jobs::all, jobs::start))
         .routes(routes!(jobs::one))

@@ -22,6 +22,8 @@ pub use self::kept::Kept;
 pub use self::metrics::{Metrics, Observations, Overview, Point};
 pub use self::problems::{LATE, Problem, ProblemKind};
 pub use self::story::{EventStory, Moment, Request, What};
+use self::testing::Trials;
+pub use self::testing::{Tester, Trial, advice, kind_name};
 use crate::mask::Mask;
 
 pub(crate) mod acting;
@@ -33,6 +35,7 @@ mod kept;
 mod metrics;
 mod problems;
 mod story;
+mod testing;
 
 /// The maximum number of audit lines of a page, and of events that one call names.
 pub const MOST: usize = 500;
@@ -45,6 +48,7 @@ pub struct Desk {
     mask: Mask,
     kept: Option<Kept>,
     jobs: Jobs,
+    trials: Trials,
 }
 
 /// Builds a [`Desk`]; see [`Desk::builder`].
@@ -67,7 +71,7 @@ pub enum DeskError {
     /// The request is invalid.
     #[error("{0}")]
     Refused(String),
-    /// Too many jobs are running.
+    /// Too many jobs are running, or a test of the destination.
     #[error("{0}")]
     Busy(String),
     /// The database failed.
@@ -111,7 +115,15 @@ impl DeskBuilder {
     #[must_use]
     pub fn build(self) -> Desk {
         let Self { store, destinations, routes, mask, kept } = self;
-        Desk { store, destinations, routes: Routes::new(routes), mask, kept, jobs: Jobs::default() }
+        Desk {
+            store,
+            destinations,
+            routes: Routes::new(routes),
+            mask,
+            kept,
+            jobs: Jobs::default(),
+            trials: Trials::default(),
+        }
     }
 }
 

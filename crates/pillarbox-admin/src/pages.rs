@@ -19,6 +19,7 @@
 //!
 //! Forms, all with the field `csrf`: `POST /events/{id}/retry`, `/events/{id}/fail` (`reason`), `/events/{id}/replay`
 //! (`destination`), `/chosen` (and `destination`, `reason`), `/bulk` (and `rate`, `reason`), `/jobs/{id}/cancel`, `/destinations/{name}/pause`, `/destinations/{name}/resume`,
+//! `/destinations/{name}/test`,
 //! `/logout`.
 //!
 //! The script updates elements with `data-live`. Rows carry `data-event`, `data-state`, `data-destination`, `data-group`,
@@ -53,6 +54,7 @@ mod range;
 mod rows;
 mod search;
 mod span;
+mod tested;
 mod words;
 
 pub(crate) fn routes(desk: &Arc<Desk>) -> Router {
@@ -71,6 +73,7 @@ pub(crate) fn routes(desk: &Arc<Desk>) -> Router {
         .route("/destinations", get(destinations::list))
         .route("/destinations/{name}/pause", post(destinations::pause))
         .route("/destinations/{name}/resume", post(destinations::resume))
+        .route("/destinations/{name}/test", post(destinations::test))
         .route("/jobs", get(jobs::list))
         .route("/jobs/{id}", get(jobs::look))
         .route("/jobs/{id}/cancel", post(jobs::cancel))

@@ -1,23 +1,28 @@
 //! The program's admin: builds the desk and the router of `pillarbox-admin` from the configuration, and listens.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use pillarbox::OnDelivered;
 use pillarbox::store::AdminStore;
-use pillarbox_admin::desk::{Kept, RequestText};
-use pillarbox_admin::{Admin, Desk, DestinationInfo, User};
+use pillarbox_admin::desk::{Kept, RequestText, Tester};
+use pillarbox_admin::{Admin, Desk, DestinationInfo, Mask, User};
 use pillarbox_sinks::DestinationSettings;
 use pillarbox_sinks::config::ConfigError;
 use tokio::net::TcpListener;
 
 use crate::config::admin::{AdminSettings, Listen, UserSettings};
+use crate::config::destination::build;
 use crate::config::{Environment, Settings};
 use crate::curl;
 use crate::door::{Door, Serving, Tls};
 
 /// The maximum number of connections: more than a team needs.
 const CONNECTIONS: usize = 512;
+
+/// The timeout of a test event from a page: shorter than that of the request.
+const LONGEST_TEST: Duration = Duration::from_secs(45);
 
 /// How strictly the admin must be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,10 +33,36 @@ pub(crate) enum Insistence {
     Beside,
 }
 
-/// Returns the desk that the configuration describes.
+/// Returns the desk that the configuration describes, for commands.
 pub(crate) fn desk(store: Arc<dyn AdminStore>, settings: &Settings) -> Desk {
+    built(store, settings, destinations(settings))
+}
+
+/// As [`desk`], for pages and API: it can also send test events.
+pub(crate) fn desk_that_tests(store: Arc<dyn AdminStore>, settings: &Settings, environment: &Environment) -> Desk {
+    let environment = Arc::new(environment.clone());
+    let mut described = destinations(settings);
+    for (info, destination) in described.iter_mut().zip(&settings.destinations) {
+        info.test = tester(destination, &environment, &settings.admin.mask);
+    }
+    built(store, settings, described)
+}
+
+/// Returns what builds a destination for its test events, with a client of its own. `None` if it takes none.
+fn tester(destination: &DestinationSettings, environment: &Arc<Environment>, mask: &Mask) -> Option<Tester> {
+    if destination.untestable().is_some() {
+        return None;
+    }
+    let (destination, environment, mask) = (destination.clone(), Arc::clone(environment), mask.clone());
+    Some(Tester::new(move || {
+        let built = build(&destination, &environment, &mask).map_err(|error| error.to_string())?;
+        Ok(built.timeout(destination.timeout.min(LONGEST_TEST)))
+    }))
+}
+
+fn built(store: Arc<dyn AdminStore>, settings: &Settings, destinations: Vec<DestinationInfo>) -> Desk {
     Desk::builder(store)
-        .destinations(destinations(settings))
+        .destinations(destinations)
         .routes(settings.routes.clone())
         .mask(settings.admin.mask.clone())
         .kept(kept(settings))

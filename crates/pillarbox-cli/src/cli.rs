@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     admin, celery_relay, check_config, cleanup, completions, dead_letters, demo, destinations, dev, emit, events,
-    health, man, migrate, relay, sweep, wal,
+    health, keys, man, migrate, relay, sweep, wal,
 };
 use crate::config::LogFormat;
 use crate::output::Output;
@@ -59,6 +59,8 @@ pub(crate) enum Command {
     /// Look at destinations, pause and resume them
     #[command(subcommand)]
     Destinations(destinations::Command),
+    /// The keys that sign requests to HTTP destinations, with the public keys for receivers; make and rotate keys
+    Keys(keys::Arguments),
     /// Delete old delivered and failed events
     Cleanup(cleanup::Arguments),
     /// Group failed events by destination and error; retry many of them at once

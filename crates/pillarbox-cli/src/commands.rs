@@ -25,6 +25,7 @@ pub(crate) mod emit;
 pub(crate) mod events;
 mod fleet;
 pub(crate) mod health;
+pub(crate) mod keys;
 pub(crate) mod man;
 pub(crate) mod migrate;
 pub(crate) mod relay;
@@ -96,7 +97,11 @@ pub(crate) async fn run(cli: Cli, output: Output) -> anyhow::Result<ExitCode> {
         },
         Command::Sweep(arguments) => sweep::run(&arguments, &session()?).await?,
         Command::Events(command) => return events::run(command, &session()?).await,
-        Command::Destinations(command) => destinations::run(&command, &session()?).await?,
+        Command::Destinations(command) => return destinations::run(&command, &session()?).await,
+        Command::Keys(arguments) => match arguments.command {
+            Some(keys::Command::New { kind }) => keys::make(kind, output)?,
+            command => keys::run(command, &session()?)?,
+        },
         Command::Cleanup(arguments) => cleanup::run(&arguments, &session()?).await?,
         Command::DeadLetters(arguments) => dead_letters::run(&arguments, &session()?).await?,
         Command::Top(arguments) => top::run(&arguments, &session()?).await?,

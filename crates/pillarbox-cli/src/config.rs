@@ -96,6 +96,14 @@ impl Settings {
 }
 
 impl Settings {
+    /// Returns a destination by its name. The error suggests the nearest name.
+    pub(crate) fn destination(&self, name: &str) -> Result<&DestinationSettings, ConfigError> {
+        self.destinations.iter().find(|destination| destination.name == name).ok_or_else(|| {
+            let nearest = suggestion(name, self.destinations.iter().map(|destination| destination.name.as_str()));
+            ConfigError::new(format!("there is no destination {name:?} in the configuration{nearest}"))
+        })
+    }
+
     /// Checks that tasks of django-celery-outbox have a route. Without one they would wait, with no place to show the
     /// reason.
     pub(crate) fn check_source(&self) -> Result<(), ConfigError> {

@@ -28,6 +28,8 @@ mod door;
 #[cfg(feature = "kafka")]
 #[path = "cli/fan_out.rs"]
 mod fan_out;
+#[path = "cli/keys.rs"]
+mod keys;
 #[path = "cli/listening.rs"]
 mod listening;
 #[path = "cli/looking_after.rs"]
@@ -50,5 +52,7 @@ mod processes;
 mod replicas;
 #[path = "cli/terminal.rs"]
 mod terminal;
+#[path = "cli/testing.rs"]
+mod testing;
 #[path = "cli/tracing.rs"]
 mod tracing;

@@ -3,6 +3,11 @@
 use http::HeaderMap;
 use serde::de::DeserializeOwned;
 
+/// The header of a test event of Pillarbox.
+const TEST: &str = "pillarbox-test";
+/// The beginning of the id of a test event, which the signature covers. No other event of Pillarbox has such an id.
+const TEST_ID: &str = "70696c6c-7465-8";
+
 /// A verified event. The signature covers the id, the timestamp and the body, and none of the other headers.
 #[derive(Debug, Clone)]
 pub struct Event {
@@ -36,6 +41,14 @@ impl Event {
     /// Returns the id of the aggregate that the event is about.
     pub fn aggregate_id(&self) -> String {
         self.name("pillarbox-aggregate-id")
+    }
+
+    /// Returns whether this is a test event of Pillarbox, which a person has sent to see whether the receiver works. An inbox answers it
+    /// without the handler.
+    ///
+    /// The header alone would not do: the signature does not cover it.
+    pub fn is_test(&self) -> bool {
+        self.id.starts_with(TEST_ID) && self.headers.get(TEST).is_some_and(|value| value == "true")
     }
 
     /// Returns the headers of the request.

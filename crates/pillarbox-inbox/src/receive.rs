@@ -76,12 +76,16 @@ impl Inbox {
         }
     }
 
-    /// Handles an event that [`check`](Self::check) has returned.
+    /// Handles an event that [`check`](Self::check) has returned. A [test event](Event::is_test) is neither recorded nor handled.
     pub async fn handle<DB, F>(&self, pool: &Pool<DB>, event: &Event, handler: F) -> Answer
     where
         DB: Database,
         F: for<'c> Fn(&'c Event, &'c mut DB::Connection) -> Handling<'c> + Send + Sync,
     {
+        if event.is_test() {
+            tracing::info!(event = event.id, "inbox: test event verified");
+            return Answer::new(200, "test event");
+        }
         let mut tried = 0;
         loop {
             tried += 1;

@@ -5,6 +5,7 @@ mod envelope;
 
 use std::borrow::Cow;
 
+use pillarbox::sink::test_event;
 use pillarbox::trace::TRACEPARENT;
 use pillarbox::{Message, SendError};
 
@@ -137,15 +138,15 @@ impl Content {
     }
 
     /// Returns the headers of a message to a broker: the event's own, `traceparent`, the event's id, type and aggregate, the
-    /// type of the body, and in binary mode the attributes of CloudEvents, each with the prefix that the broker's binding
-    /// prescribes. Names are unique. Each kind checks what its system cannot carry.
+    /// type of the body, the mark of a test event, and in binary mode the attributes of CloudEvents, each with the prefix that the
+    /// broker's binding prescribes. Names are unique. Each kind checks what its system cannot carry.
     #[must_use]
     pub fn headers<'a>(&'a self, message: &'a Message, prefix: &str) -> Vec<(Cow<'a, str>, Cow<'a, str>)> {
         let event = EventParts::from(&**message);
         let traceparent = message.traceparent();
         let attributes = self.attributes(&event, traceparent.clone());
         let mut headers: Vec<(Cow<'a, str>, Cow<'a, str>)> =
-            Vec::with_capacity(message.headers.len() + attributes.len() + 6);
+            Vec::with_capacity(message.headers.len() + attributes.len() + 7);
         let attributes = attributes.into_iter().map(|(name, value)| (Cow::Owned(format!("{prefix}{name}")), value));
         let attributes: Vec<(Cow<'a, str>, _)> = attributes.collect();
         let is_reserved = |name: &str| {
@@ -161,6 +162,7 @@ impl Content {
         headers.push((AGGREGATE_TYPE.into(), event.aggregate_type.into()));
         headers.push((AGGREGATE_ID.into(), event.aggregate_id.into()));
         headers.push((CONTENT_TYPE.into(), self.content_type().into()));
+        headers.extend(message.is_test().then(|| (test_event::HEADER.into(), "true".into())));
         headers.extend(attributes);
         headers
     }
@@ -218,6 +220,7 @@ mod tests {
             ("Pillarbox-Event-Id", "forged"),
             ("Content-Type", "forged"),
             ("CE_ID", "forged"),
+            ("pillarbox-test", "forged"),
         ]);
         let content = Content::new(Format::CloudEventsBinary);
         let headers = content.headers(&message, "ce_");
@@ -230,6 +233,14 @@ mod tests {
         assert_eq!(named(&headers, "ce_source"), ["/pillarbox"]);
         assert_eq!(named(&headers, "ce_specversion"), ["1.0"]);
         assert_eq!(named(&headers, "ce_subject"), ["Order/42"]);
+    }
+
+    #[test]
+    fn only_a_test_event_is_marked_as_one() {
+        let content = Content::default();
+        let test = Message::test("orders");
+        assert_eq!(named(&content.headers(&test, "ce_"), "pillarbox-test"), ["true"]);
+        assert!(named(&content.headers(&message(&[("pillarbox-test", "true")]), "ce_"), "pillarbox-test").is_empty());
     }
 
     #[test]

@@ -34,6 +34,10 @@ impl Target for Discard {
         Vec::new()
     }
 
+    fn untestable(&self) -> Option<&'static str> {
+        Some("discards events and sends nothing, so there is nothing to test")
+    }
+
     fn sink(&self, _build: &Build<'_>) -> Result<Arc<dyn Sink>, ConfigError> {
         Ok(Arc::new(sink::Discard))
     }

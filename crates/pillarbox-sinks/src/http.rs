@@ -1,6 +1,6 @@
 //! Sends over HTTP: one POST per event, signed according to Standard Webhooks; the response decides the outcome.
 //!
-//! The path of a message: `request` builds it, `signature` signs it, `answer` judges the response, `failure` explains why
+//! The path of a message: `request` builds it, `signature` signs it by the keys of `signing_key`, `answer` judges the response, `failure` explains why
 //! there is none. `keys` reads the configuration. The client of
 //! [`crate::client`] connects, and keeps away from private networks.
 
@@ -10,6 +10,7 @@ mod keys;
 mod request;
 mod settings;
 mod signature;
+mod signing_key;
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -24,6 +25,7 @@ use self::failure::Failures;
 pub use self::keys::Http;
 use self::request::Requests;
 pub use self::settings::{HttpError, HttpSettings};
+pub use self::signing_key::NewKey;
 use crate::client::Limits;
 pub use crate::client::{Client, ClientError};
 use crate::tls;

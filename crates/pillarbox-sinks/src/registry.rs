@@ -29,7 +29,7 @@ use std::sync::Arc;
 use pillarbox::RelaySettings;
 use toml::Table;
 
-pub use self::kind::{Build, EventParts, Implied, Kind, ShownRequest, Target};
+pub use self::kind::{Build, EventParts, Implied, KeyKind, Kind, ShownKey, ShownRequest, SigningEntry, Target};
 pub use self::settings::DestinationSettings;
 use crate::config::{ConfigError, Report, Resolver, Section};
 use crate::discard;

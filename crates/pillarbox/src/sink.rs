@@ -9,8 +9,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::event::StoredEvent;
+use crate::event::{Headers, StoredEvent};
 use crate::trace::{SpanContext, TRACEPARENT};
+
+pub mod test_event;
+
+pub use self::test_event::Tested;
 
 /// One event on its way to one destination.
 #[derive(Debug, Clone)]
@@ -18,6 +22,7 @@ pub struct Message {
     event: Arc<StoredEvent>,
     attempt: u32,
     follows: bool,
+    is_test: bool,
     trace: Option<SpanContext>,
 }
 
@@ -25,7 +30,20 @@ impl Message {
     /// Returns a message of the event. `attempt` is the number of the attempt at this destination, from 1.
     #[must_use]
     pub fn new(event: Arc<StoredEvent>, attempt: u32) -> Self {
-        Self { event, attempt, follows: false, trace: None }
+        Self { event, attempt, follows: false, is_test: false, trace: None }
+    }
+
+    /// Returns the message of a [test event](test_event) for this destination, for tests of sinks.
+    #[must_use]
+    pub fn test(destination: &str) -> Self {
+        test_event::message(destination, Headers::new())
+    }
+
+    /// Returns whether this is a [test event](test_event). A sink marks its message with the header [`test_event::HEADER`], if its
+    /// system has headers.
+    #[must_use]
+    pub fn is_test(&self) -> bool {
+        self.is_test
     }
 
     /// Returns the number of the attempt at this destination, from 1. Outages do not count.

@@ -33,6 +33,7 @@ class Receiver:
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
         self.received: list[Received] = []
+        self.tests: list[Received] = []
         self.changed = threading.Condition()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
         self.server.daemon_threads = True
@@ -66,8 +67,11 @@ class Receiver:
         self.server.shutdown()
         self.server.server_close()
 
-    def take(self, received: Received) -> Answer:
+    def take(self, received: Received, is_test: bool = False) -> Answer:
         with self.changed:
+            if is_test:
+                self.tests.append(received)
+                return self.answers.get(f"/{received.destination}", Answer())
             of_destination = self.answers.get(f"/{received.destination}", Answer())
             answer = self.answers.get(case_of(received.payload), of_destination)
             if answer.status < 300:
@@ -87,11 +91,13 @@ class Receiver:
                         event_id=self.headers["webhook-id"],
                         event_type=self.headers.get("pillarbox-event-type", ""),
                         payload=json.loads(body),
-                    )
+                    ),
+                    is_test=self.headers.get("pillarbox-test") == "true",
                 )
                 text = answer.text.encode()
                 self.send_response(answer.status)
-                self.send_header("content-length", str(len(text)))
+                if answer.status != 204:
+                    self.send_header("content-length", str(len(text)))
                 self.end_headers()
                 self.wfile.write(text)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .browser import Browser
 from .furniture import new_case
 from .program import OPERATOR, Admin
+from .test_axe import RULES, findings, look
 
 
 def health(browser: Browser, name: str) -> str | None:
@@ -94,3 +95,31 @@ def test_the_response_time_is_told_apart_from_the_time_since_commit(operator: Br
     operator.wait("it is told", lambda: (operator.text("#letters [data-response]") or "").endswith("s"))
     (found,) = [one for one in admin.read("/destinations")["destinations"] if one["name"] == "letters"]
     assert 0 < found["flow"]["response_p50_seconds"] <= found["flow"]["latency_p95_seconds"]
+
+
+def test_a_test_event_is_sent_and_its_result_is_shown(operator: Browser, admin: Admin) -> None:
+    admin.receiver.answer("/mail", 204)
+    operator.open("/destinations")
+    operator.click("#test-mail")
+    operator.wait_for_text("#notice", "The test event was delivered in")
+    assert "status 204" in (operator.text("#notice") or "")
+    result = operator.text("#mail [data-tested]") or ""
+    assert f"sent by {OPERATOR}" in result
+    sent = [one for one in admin.receiver.tests if one.destination == "mail"]
+    assert [one.event_type for one in sent] == ["pillarbox.test"]
+    assert operator.attributes("#mail [data-tested]", "data-tested") == [sent[0].event_id]
+    assert findings(operator, tag=RULES) == []
+
+    admin.receiver.answer("/mail", 401, "webhook-signature is not valid <script>")
+    operator.click("#test-mail")
+    operator.wait_for_text("#notice", "The test event was not delivered")
+    assert operator.has("#notice.bad")
+    operator.click("#test-answer-mail summary")
+    operator.wait_for_text("#test-answer-mail pre", "webhook-signature is not valid <script>")
+    assert look(operator, "destinations after a test") == []
+    admin.receiver.accept("/mail")
+    operator.open("/audit")
+    lines = operator.texts("#audit tr[data-audit]")[:2]
+    assert all(word in line for line in lines for word in ("test", "mail", OPERATOR))
+    operator.open("/events?event_type=pillarbox.*")
+    operator.wait_for_text("#none", "No matching events")

@@ -16,6 +16,7 @@ ACTIONS = (
     "/events/{event}/fail",
     "/events/{event}/replay",
     "/destinations/orders/pause",
+    "/destinations/orders/test",
     "/bulk",
 )
 

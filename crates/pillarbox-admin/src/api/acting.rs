@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use pillarbox::sink::Tested;
 use pillarbox::store::{Marked, Replayed, Retried};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -12,7 +13,7 @@ use uuid::Uuid;
 use super::problem::Undone;
 use crate::access::Operator;
 use crate::asked::{At, Body, MaybeBody};
-use crate::desk::Desk;
+use crate::desk::{Desk, Trial, advice, kind_name};
 use crate::refusal::Refusal;
 
 type AtDesk = State<Arc<Desk>>;
@@ -252,4 +253,50 @@ pub(super) async fn pause(Operator(who): Operator, State(desk): AtDesk, At(name)
 pub(super) async fn resume(Operator(who): Operator, State(desk): AtDesk, At(name): At<String>) -> Answer<Paused> {
     let changed = desk.resume(&name, &who.name).await?;
     Ok(Json(Paused { destination: name, paused: false, changed }))
+}
+
+/// The result of a test event
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct TestAnswer {
+    destination: String,
+    /// The id of the test event, as the receiver got it
+    id: Uuid,
+    /// Whether the receiver confirmed it
+    delivered: bool,
+    /// The time from the send to the response
+    took_seconds: f64,
+    /// The receiver's status code, if its protocol has them
+    status_code: Option<u16>,
+    /// Why it was not delivered
+    error: Option<String>,
+    /// `retry`, `reject`, `unavailable` or `timeout`
+    error_kind: Option<&'static str>,
+    /// The beginning of the response of a receiver that did not accept it
+    answer: Option<String>,
+    /// What the error means for events, and what to do
+    advice: Option<&'static str>,
+}
+
+impl From<Trial> for TestAnswer {
+    fn from(trial: Trial) -> Self {
+        let Trial { destination, tested: Tested { id, took, result, .. }, .. } = trial;
+        let (receipt, error) = (result.as_ref().ok(), result.as_ref().err());
+        Self {
+            destination,
+            id,
+            delivered: receipt.is_some(),
+            took_seconds: took.as_secs_f64(),
+            status_code: receipt.map_or_else(|| error.and_then(|error| error.status), |receipt| receipt.status),
+            error: error.map(|error| error.message.clone()),
+            error_kind: error.map(|error| kind_name(error.kind)),
+            answer: error.and_then(|error| error.answer.clone()),
+            advice: error.map(|error| advice(error.kind)),
+        }
+    }
+}
+
+/// Send a signed test event to a destination, also if it is paused. It is marked as a test, and stored nowhere
+#[utoipa::path(post, path = "/destinations/{name}/test", tag = "destinations", params(("name" = String, Path, description = "The destination's name")), responses((status = 200, body = TestAnswer), Undone))]
+pub(super) async fn test(Operator(who): Operator, State(desk): AtDesk, At(name): At<String>) -> Answer<TestAnswer> {
+    Ok(Json(desk.test(&name, &who.name).await?.into()))
 }

@@ -87,7 +87,7 @@ impl IntoResponses for Undone {
         let mut all = Unread::responses();
         all.extend(problems(&[
             ("403", "The user is not an operator"),
-            ("409", "The event exists already or is in another state, or too many jobs are running"),
+            ("409", "The event exists already or is in another state, too many jobs are running, or a test is"),
             ("413", "The body is too large"),
             ("415", "The body is not application/json"),
             ("422", "The body has a value that is not valid"),

@@ -76,7 +76,7 @@ impl Desk {
         Ok(self.store.emit_by(who, event, once).await?)
     }
 
-    async fn check_destination(&self, name: &str) -> Result<(), DeskError> {
+    pub(super) async fn check_destination(&self, name: &str) -> Result<(), DeskError> {
         if self.knows(name).await? {
             return Ok(());
         }

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::health::{self, Health};
 use super::metrics::{Metrics, Observations};
+use super::testing::Tester;
 use super::{Desk, DeskError};
 
 /// A destination of the relay, as the configuration or the application describes it. It contains no secrets.
@@ -35,6 +36,8 @@ pub struct DestinationInfo {
     pub paused: bool,
     /// The function that shows an event's request.
     pub request: Option<RequestText>,
+    /// Builds the destination for test events. `None` if it cannot be tested from this process; then there is no button.
+    pub test: Option<Tester>,
 }
 
 impl DestinationInfo {
@@ -49,6 +52,7 @@ impl DestinationInfo {
             rate: None,
             paused: false,
             request: None,
+            test: None,
         }
     }
 }

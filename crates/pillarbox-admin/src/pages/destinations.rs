@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 
 use super::frame::{Frame, Looking, shown, then};
 use super::range::{Choice, RangeAsked};
+use super::tested::{Outcome, Tested};
 use super::words::{self, When};
 use crate::access::Operator;
 use crate::asked::{Asked, At};
@@ -65,6 +66,10 @@ pub(super) struct Destination {
     pub(super) paused: Option<(String, When)>,
     pub(super) paused_by_configuration: bool,
     pub(super) lanes: Vec<Lane>,
+    /// Whether test events can be sent to it from this process.
+    pub(super) can_test: bool,
+    /// The last test event of this process.
+    pub(super) tested: Option<Tested>,
 }
 
 /// The reason of a destination's health.
@@ -123,6 +128,8 @@ impl Destination {
             paused: shown.paused.as_ref().map(|paused| (paused.paused_by.clone(), When::new(paused.paused_at, now))),
             paused_by_configuration: shown.is_paused_by_configuration(),
             lanes: shown.lanes.iter().map(Lane::of).collect(),
+            can_test: configured.is_some_and(|configured| configured.test.is_some()),
+            tested: None,
         }
     }
 }
@@ -179,7 +186,13 @@ pub(super) async fn list(
         frame: looking.frame("Destinations", REFRESH),
         ranges: range.choices(),
         window: range.told(),
-        destinations: all.iter().map(|one| Destination::of(one, now)).collect(),
+        destinations: all
+            .iter()
+            .map(|one| Destination {
+                tested: desk.last_test(&one.name).and_then(|trial| Tested::recent(&trial, now)),
+                ..Destination::of(one, now)
+            })
+            .collect(),
     }))
 }
 
@@ -199,4 +212,13 @@ pub(super) async fn resume(
 ) -> Result<Response, Refusal> {
     desk.resume(&name, &who.name).await?;
     Ok(then("/destinations?did=resume"))
+}
+
+pub(super) async fn test(
+    Operator(who): Operator,
+    Using(desk): Using<Arc<Desk>>,
+    At(name): At<String>,
+) -> Result<Response, Refusal> {
+    let outcome = Outcome::of(&desk.test(&name, &who.name).await?);
+    Ok(then(&format!("/destinations?did={outcome}#{}", in_query(&name))))
 }

@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 
 use super::chosen::Tally;
+use super::tested::Outcome;
 use crate::access::{Identity, Role, Viewer, Visitor};
 use crate::base::Base;
 use crate::refusal::{Refusal, page_response};
@@ -28,7 +29,7 @@ pub(super) struct Looking {
     who: Identity,
     csrf: String,
     theme: Theme,
-    notice: Option<String>,
+    notice: Option<Notice>,
     base: Base,
 }
 
@@ -47,11 +48,15 @@ impl<S: Send + Sync> FromRequestParts<S> for Looking {
 }
 
 /// Returns the notice of the last action. Only our own texts are shown, whatever the link contains.
-fn notice(did: &str) -> Option<String> {
+fn notice(did: &str) -> Option<Notice> {
     if let Some(tally) = Tally::parse(did) {
-        return Some(tally.notice());
+        return Some(Notice { class: "good", text: tally.notice() });
     }
-    Some(String::from(match did {
+    if let Some(outcome) = Outcome::parse(did) {
+        let class = if outcome.is_success() { "good" } else { "bad" };
+        return Some(Notice { class, text: outcome.notice() });
+    }
+    let text = match did {
         "retry" => "The event is due now.",
         "fail" => "The event is marked failed.",
         "replay" => "This is the replay: a new event, due now.",
@@ -61,7 +66,15 @@ fn notice(did: &str) -> Option<String> {
         "cancel" => "The job is cancelled. It ends before its next batch.",
         "parts" => "No event has exactly this id, key or aggregate. These contain the text.",
         _ => return None,
-    }))
+    };
+    Some(Notice { class: "good", text: text.to_owned() })
+}
+
+/// The notice of the last action.
+pub(super) struct Notice {
+    /// The CSS class.
+    pub(super) class: &'static str,
+    pub(super) text: String,
 }
 
 /// The data of the frame's template.
@@ -76,7 +89,7 @@ pub(super) struct Frame {
     /// Whether the user may act.
     pub(super) acts: bool,
     pub(super) theme: Theme,
-    pub(super) notice: Option<String>,
+    pub(super) notice: Option<Notice>,
     /// The seconds until the page refreshes; 0 means never.
     pub(super) refresh: u32,
     /// The text in the search field.

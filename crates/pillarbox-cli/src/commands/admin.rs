@@ -46,7 +46,8 @@ impl Arguments {
 pub(crate) async fn run(session: &Session) -> anyhow::Result<()> {
     session.own("use Django's admin for tasks")?;
     let stop = stop_signal(None)?;
-    let desk = admin::desk(session.open().await?.people(), &session.settings);
+    let people = session.open().await?.people();
+    let desk = admin::desk_that_tests(people, &session.settings, &session.environment);
     let serving = admin::serve(&session.settings.admin, &session.environment, Insistence::Always, desk).await?;
     stop.await;
     drop(serving);

@@ -1,5 +1,6 @@
-//! `pillarbox destinations`: lists, pauses and resumes destinations.
+//! `pillarbox destinations`: lists, pauses and resumes destinations, and sends test events to them.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -8,13 +9,15 @@ use pillarbox_admin::Desk;
 use pillarbox_admin::desk::{DestinationStatus, Health};
 use serde_json::json;
 
+use super::Session;
 use super::completions::destinations;
+use super::emit::name_and_value;
 use super::events::moment;
-use super::{Misuse, Session};
 use crate::admin;
-use crate::config::suggestion;
 use crate::table::{Align, Table};
 use crate::top::{percent, short};
+
+mod test;
 
 /// The window of success and response times.
 const WINDOW: Duration = Duration::from_secs(60 * 60);
@@ -36,26 +39,43 @@ pub(crate) enum Command {
         #[arg(add = destinations())]
         name: String,
     },
+    /// Send one signed test event to a destination, as a relay would, and print the response; exits with 1 if it was not delivered
+    ///
+    /// It is marked by the header pillarbox-test: true, its type is pillarbox.test, and it is stored in no table of events. It is sent at
+    /// once, also if the destination is paused or down. Celery brokers are refused, because a worker would run the test as a task.
+    Test {
+        /// The destination's name
+        #[arg(add = destinations())]
+        name: String,
+        /// A header of the test event, for topics and the like that are made from headers; may be given several times
+        #[arg(long = "header", value_name = "NAME=VALUE", value_parser = name_and_value)]
+        headers: Vec<(String, String)>,
+    },
 }
 
-pub(crate) async fn run(command: &Command, session: &Session) -> anyhow::Result<()> {
+pub(crate) async fn run(command: &Command, session: &Session) -> anyhow::Result<ExitCode> {
+    if let Command::Test { name, headers } = command {
+        return test::run(name, headers, session).await;
+    }
+    look_after(command, session).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn look_after(command: &Command, session: &Session) -> anyhow::Result<()> {
     session.own("pause the destination in the configuration of its relay")?;
     let opened = session.open().await?;
     let inspect = opened.inspect();
     match command {
         Command::List => list(&admin::desk(opened.people(), &session.settings), session).await,
         Command::Pause { name } => {
-            let known: Vec<&str> = names(session).collect();
-            if !known.contains(&name.as_str()) {
-                let nearest = suggestion(name, known.iter().copied());
-                return Err(Misuse(format!("there is no destination {name:?} in the configuration{nearest}")).into());
-            }
+            session.settings.destination(name)?;
             let is_new = inspect.pause(name, &who()).await?;
             let text = if is_new { "is paused: its events are parked" } else { "was already paused" };
             Ok(session.output.answer(&json!({ "destination": name, "paused": true, "changed": is_new }), || {
                 format!("{name} {text}")
             })?)
         }
+        Command::Test { .. } => Ok(()),
         // The destination may be gone from the configuration.
         Command::Resume { name } => {
             let was_paused = inspect.resume(name, &who()).await?;
@@ -145,10 +165,6 @@ fn note(destination: &DestinationStatus, now: DateTime<Utc>) -> String {
 
 fn seconds(duration: Option<Duration>) -> Option<f64> {
     duration.map(|duration| duration.as_secs_f64())
-}
-
-fn names(session: &Session) -> impl Iterator<Item = &str> {
-    session.settings.destinations.iter().map(|destination| destination.name.as_str())
 }
 
 /// Returns the user at the terminal.

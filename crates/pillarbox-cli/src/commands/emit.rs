@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     deliver_at: Option<DateTime<Utc>>,
 }
 
-fn name_and_value(text: &str) -> Result<(String, String), String> {
+pub(super) fn name_and_value(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write it as NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }

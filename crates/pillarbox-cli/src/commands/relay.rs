@@ -170,7 +170,7 @@ impl Company {
         let settings = &session.settings.admin;
         if !matches!(source, Source::Adopted(_)) && settings.listen != Listen::Off {
             let people = Opened::beside(&session.settings.database).await?.people();
-            let desk = admin::desk(people, &session.settings);
+            let desk = admin::desk_that_tests(people, &session.settings, &session.environment);
             self.admin = admin::serve(settings, &session.environment, Insistence::Beside, desk).await?;
         }
         Ok(())

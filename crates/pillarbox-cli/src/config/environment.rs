@@ -7,7 +7,7 @@ use std::path::Path;
 use pillarbox_sinks::config::Resolver;
 
 /// The variables of the process, or those of a test, and the flags of the command line that replace some of them.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Environment {
     variables: BTreeMap<String, String>,
     /// The flag and its value, by the name of the variable.

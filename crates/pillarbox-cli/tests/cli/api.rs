@@ -253,6 +253,27 @@ async fn a_pause_is_heeded_until_it_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_test_event_is_sent_audited_and_stored_nowhere() {
+    for mut desk in [Desk::on_sqlite().await, Desk::on_postgres().await, Desk::on_mariadb().await] {
+        let tested = desk.done("/destinations/runner/test", &json!(null)).await;
+        assert_eq!((&tested["delivered"], &tested["status_code"]), (&json!(true), &json!(200)), "{tested}");
+        let request = &desk.receiver.received()[0];
+        assert_eq!(request.headers["pillarbox-test"], "true");
+        assert_eq!(request.headers["authorization"], "Bearer hunter2");
+        desk.receiver.answer_with(|_| Reply::status(500).body("hunter2 is broken"));
+        let tested = desk.done("/destinations/runner/test", &json!(null)).await;
+        assert_eq!((&tested["delivered"], &tested["error_kind"]), (&json!(false), &json!("retry")), "{tested}");
+        assert!(!tested.to_string().contains("hunter2"), "{tested}");
+        let nowhere = desk.post("/destinations/runer/test", &json!(null)).await;
+        assert_eq!(problem(&nowhere, 404), "there is no destination \"runer\"; choose one of: runner, vault");
+        assert_eq!(desk.get("/events").await["events"], json!([]));
+        let line = ("olga".to_owned(), "test".to_owned(), Some(0));
+        assert_eq!(desk.audit(9).await, [line.clone(), line]);
+        desk.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_masked_and_what_lets_somebody_in_is_in_no_answer() {
     let mut desk = Desk::on_sqlite().await;
     desk.refuse();

@@ -85,7 +85,7 @@ async fn every_page_can_be_read_by_a_viewer_who_is_offered_nothing_to_do() {
         let refused = scene.act(&format!("{event}/{path}"), &[]).await;
         assert!(refused.status == 403 && refused.body.contains("vera is a viewer"), "{refused:?}");
     }
-    for path in ["/destinations/runner/pause", "/destinations/runner/resume", "/bulk"] {
+    for path in ["/destinations/runner/pause", "/destinations/runner/resume", "/destinations/runner/test", "/bulk"] {
         assert_eq!(scene.act(path, &[("action", "retry")]).await.status, 403, "{path}");
     }
     assert_eq!(scene.client.get("/bulk?action=retry").await.status, 403);
@@ -398,6 +398,27 @@ async fn a_destination_is_paused_and_resumed() {
     let id = scene.home.emit("1", &["{}"]);
     scene.until(&id, "delivered").await;
     assert_eq!(scene.act("/destinations/nowhere/pause", &[]).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_event_is_sent_by_a_form_and_its_result_is_shown() {
+    let mut scene = Scene::begin("olga").await;
+    assert!(scene.page("/destinations").await.contains("id=\"test-runner\""));
+    let sent = scene.act("/destinations/runner/test", &[]).await;
+    let place = sent.header("location").to_owned();
+    assert!(place.starts_with("/destinations?did=tested.ok.200.") && place.ends_with("#runner"), "{sent:?}");
+    let page = scene.page(place.split('#').next().unwrap()).await;
+    assert!(page.contains("The test event was delivered in") && page.contains("sent by olga"), "{page}");
+    assert_eq!(scene.receiver.received()[0].headers["pillarbox-test"], "true");
+
+    scene.receiver.answer_with(|_| Answer::status(422).body(SCRIPT));
+    let sent = scene.act("/destinations/runner/test", &[]).await;
+    assert!(sent.header("location").starts_with("/destinations?did=tested.reject.422."), "{sent:?}");
+    let page = scene.page("/destinations").await;
+    assert!(page.contains("not delivered") && page.contains("would become a dead letter"), "{page}");
+    assert!(page.contains("alert(") && !page.contains(SCRIPT) && !page.contains("topsecret"), "{page}");
+    assert_eq!(scene.act("/destinations/nowhere/test", &[]).await.status, 404);
+    assert!(scene.page("/events").await.contains("No matching events."));
 }
 
 #[tokio::test(flavor = "multi_thread")]

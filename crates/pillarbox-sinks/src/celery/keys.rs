@@ -132,6 +132,13 @@ impl Target for CeleryTarget {
         self.broker.as_ref().map(|broker| broker.shown_url(redact::origin))
     }
 
+    fn untestable(&self) -> Option<&'static str> {
+        Some(
+            "is a Celery broker: it takes tasks, and a worker would run the test as one; `pillarbox doctor` checks that the broker \
+             can be reached, and a harmless task of the application checks the workers",
+        )
+    }
+
     fn sink(&self, build: &Build<'_>) -> Result<Arc<dyn Sink>, ConfigError> {
         let broker = build.optional_secret("broker", self.broker.as_ref())?;
         let settings = CelerySettings {

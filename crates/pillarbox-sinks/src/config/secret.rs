@@ -61,6 +61,16 @@ impl SecretRef {
         }
     }
 
+    /// Returns the place as the configuration names it: `env:NAME` or `file:PATH`. `None` if the configuration has the secret itself.
+    #[must_use]
+    pub fn written(&self) -> Option<String> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Env(name) => Some(format!("env:{name}")),
+            Self::File(path) => Some(format!("file:{}", path.display())),
+        }
+    }
+
     /// Returns where the secret is, for people: `*** (env:TOKEN)`.
     #[must_use]
     pub fn shown(&self) -> String {

@@ -10,13 +10,14 @@ use url::{Host, Url};
 
 use super::request;
 use super::settings::HttpSettings;
+use super::signing_key::{self, SigningKey};
 use crate::Secret;
 use crate::config::shown::{Key, duration, hidden, table, text};
 use crate::config::{ConfigError, SecretRef, Section, some_time};
 use crate::content::Content;
 use crate::http::HttpSink;
 use crate::redact;
-use crate::registry::{Build, EventParts, Kind, ShownRequest, Target};
+use crate::registry::{Build, EventParts, Kind, ShownRequest, SigningEntry, Target};
 
 /// `kind = "http"`
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +48,29 @@ struct HttpTarget {
     connect_timeout: Option<Duration>,
     allow_private: bool,
     content: Content,
+}
+
+impl HttpTarget {
+    /// Returns remarks on secrets that may be guessed, or that sign twice.
+    fn doubtful_secrets(&self, build: &Build<'_>) -> Vec<String> {
+        let mut remarks = Vec::new();
+        let mut seen: Vec<Secret> = Vec::new();
+        for (position, given) in self.secrets.iter().enumerate() {
+            let Ok(secret) = given.resolve(build.resolver()) else { continue };
+            if signing_key::looks_made_up(&secret) {
+                remarks.push(build.remark(format_args!(
+                    "secrets[{position}] is not random and may be guessed: its key repeats a few bytes; make one with `pillarbox keys new`"
+                )));
+            }
+            if seen.contains(&secret) {
+                remarks.push(build.remark(format_args!(
+                    "secrets[{position}] is there twice, so requests have the same signature twice; remove it"
+                )));
+            }
+            seen.push(secret);
+        }
+        remarks
+    }
 }
 
 impl Kind for Http {
@@ -121,6 +145,7 @@ impl Target for HttpTarget {
                  allow_private = true for a receiver on this host or in a private network"
             )));
         }
+        remarks.extend(self.doubtful_secrets(build));
         let bearer = found("bearer", self.bearer.as_ref()).map_or(SHORTEST_TOKEN, |token| token.expose().len());
         if bearer < SHORTEST_TOKEN {
             remarks.push(build.remark(format_args!(
@@ -128,6 +153,15 @@ impl Target for HttpTarget {
             )));
         }
         remarks
+    }
+
+    fn signing_keys(&self, build: &Build<'_>) -> Option<Vec<SigningEntry>> {
+        let entry = |(position, given): (usize, &SecretRef)| {
+            let secret = given.resolve(build.resolver()).map_err(|what| format!("secrets[{position}] {what}"));
+            let read = |secret: Secret| SigningKey::read(&secret, position).map_err(|error| error.to_string());
+            SigningEntry { written: given.written(), key: secret.and_then(read).map(|key| key.shown()) }
+        };
+        Some(self.secrets.iter().enumerate().map(entry).collect())
     }
 
     fn request(&self, event: &EventParts<'_>) -> Option<ShownRequest> {

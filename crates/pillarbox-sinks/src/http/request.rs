@@ -10,6 +10,7 @@ use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use hyper::http::uri::InvalidUri;
 use hyper::{Method, Request, Uri};
+use pillarbox::sink::test_event;
 use pillarbox::{Message, SendError, StoredEvent};
 use url::Url;
 
@@ -26,9 +27,10 @@ const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature
 const EVENT_TYPE: HeaderName = HeaderName::from_static(content::EVENT_TYPE);
 const AGGREGATE_TYPE: HeaderName = HeaderName::from_static(content::AGGREGATE_TYPE);
 const AGGREGATE_ID: HeaderName = HeaderName::from_static(content::AGGREGATE_ID);
+const TEST: HeaderName = HeaderName::from_static(test_event::HEADER);
 const ATTEMPT: HeaderName = HeaderName::from_static("pillarbox-attempt");
 /// The largest number of Pillarbox's own headers in a request.
-const OWN_HEADERS: usize = 10;
+const OWN_HEADERS: usize = 11;
 
 /// Headers that frame the message or belong to one connection. Only the client sets them.
 const FRAMING: [&str; 14] = [
@@ -117,6 +119,9 @@ impl Requests {
             headers.insert(attribute(name)?, value(encoded(&text).into_owned())?);
         }
         headers.insert(ATTEMPT, HeaderValue::from(message.attempt()));
+        if message.is_test() {
+            headers.insert(TEST, HeaderValue::from_static("true"));
+        }
         Ok(headers)
     }
 }

@@ -17,8 +17,9 @@ use crate::{Secret, redact};
 pub struct HttpSettings {
     /// The URL to POST to: `http` or `https`, without credentials.
     pub url: String,
-    /// Standard Webhooks secrets, `whsec_` followed by the base64 of 24 to 64 bytes; two during a rotation. If empty,
-    /// requests are not signed.
+    /// Standard Webhooks keys: `whsec_` followed by the base64 of 24 to 64 bytes (HMAC), or `whsk_` followed by the base64 of an
+    /// Ed25519 private key (32 bytes, or 64 with the public key). Each signs every request; there are two during a rotation. If
+    /// empty, requests are not signed.
     pub secrets: Vec<Secret>,
     /// A token for `authorization: Bearer …`.
     pub bearer: Option<Secret>,
@@ -121,7 +122,10 @@ pub enum HttpError {
         address: IpAddr,
     },
     /// A secret that is empty or not base64.
-    #[error("secrets[{position}] is not a Standard Webhooks secret; write whsec_ followed by the base64 of the key")]
+    #[error(
+        "secrets[{position}] is not a Standard Webhooks secret; write whsec_ followed by the base64 of the key, or whsk_ and an \
+         Ed25519 private key"
+    )]
     Secret {
         /// The secret's index, from 0.
         position: usize,
@@ -136,6 +140,40 @@ pub enum HttpError {
         position: usize,
         /// The number of bytes of its key.
         bytes: usize,
+    },
+    /// A public key in the place of a private one.
+    #[error(
+        "secrets[{position}] is a public key (whpk_), which is for receivers; write the private key of the pair, which begins whsk_"
+    )]
+    PublicKey {
+        /// The secret's index, from 0.
+        position: usize,
+    },
+    /// An Ed25519 key that is empty or not base64.
+    #[error("secrets[{position}] is not base64 after whsk_; make a key with `pillarbox keys new`")]
+    SigningKeyText {
+        /// The secret's index, from 0.
+        position: usize,
+    },
+    /// An Ed25519 key that is too short or too long.
+    #[error(
+        "secrets[{position}] has {bytes} bytes after whsk_, but an Ed25519 key has 32, or 64 with its public key; make one with \
+         `pillarbox keys new`"
+    )]
+    SigningKeyLength {
+        /// The secret's index, from 0.
+        position: usize,
+        /// The number of bytes of its key.
+        bytes: usize,
+    },
+    /// An Ed25519 key of 64 bytes whose halves are not a pair.
+    #[error(
+        "secrets[{position}] has a public key after whsk_ that does not belong to its private key; copy the key again, or make one \
+         with `pillarbox keys new`"
+    )]
+    SigningKeyPair {
+        /// The secret's index, from 0.
+        position: usize,
     },
     /// The token cannot be a header's value.
     #[error("bearer is empty or contains spaces or control characters; give the token alone, without the word Bearer")]

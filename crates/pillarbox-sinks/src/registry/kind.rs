@@ -84,6 +84,18 @@ pub trait Target: Any + fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Returns the keys that sign its messages, in their order, without secrets. `None` if this kind signs nothing.
+    fn signing_keys(&self, build: &Build<'_>) -> Option<Vec<SigningEntry>> {
+        let _ = build;
+        None
+    }
+
+    /// Returns the reason why a [test event](pillarbox::sink::test_event) cannot be sent to it, in a sentence that begins with its
+    /// name. `None` if it can.
+    fn untestable(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Returns the HTTP request that this event is sent as, without secrets. `None` when it is not sent over HTTP.
     fn request(&self, event: &EventParts<'_>) -> Option<ShownRequest> {
         let _ = event;
@@ -108,6 +120,12 @@ pub struct Build<'a> {
 }
 
 impl Build<'_> {
+    /// Returns what looks up variables and files.
+    #[must_use]
+    pub fn resolver(&self) -> &dyn Resolver {
+        self.resolver
+    }
+
     /// Returns the timeout of a send.
     #[must_use]
     pub fn timeout(&self) -> Duration {
@@ -158,6 +176,45 @@ impl Build<'_> {
     pub fn remark(&self, what: impl fmt::Display) -> String {
         format!("{}.{what}", self.place)
     }
+}
+
+/// The kind of a key that signs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyKind {
+    /// HMAC-SHA256 (`v1`): sender and receiver have the same secret, `whsec_…`.
+    Hmac,
+    /// Ed25519 (`v1a`): the sender has the private key, `whsk_…`, and the receiver the public key, `whpk_…`.
+    Ed25519,
+}
+
+impl KeyKind {
+    /// Returns `hmac` or `ed25519`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hmac => "hmac",
+            Self::Ed25519 => "ed25519",
+        }
+    }
+}
+
+/// A key that signs, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownKey {
+    /// The kind.
+    pub kind: KeyKind,
+    /// The public key for receivers, `whpk_…`. An HMAC secret has none.
+    pub public: Option<String>,
+}
+
+/// One key of a destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SigningEntry {
+    /// The place of the secret as the configuration names it: `env:NAME` or `file:PATH`. `None` if the configuration has the secret
+    /// itself.
+    pub written: Option<String>,
+    /// The key, or why it cannot be used.
+    pub key: Result<ShownKey, String>,
 }
 
 /// An HTTP request, for people who want to repeat it.

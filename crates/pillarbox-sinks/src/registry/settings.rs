@@ -10,7 +10,7 @@ use pillarbox::{Destination, RelaySettings, Sink};
 use toml::Value;
 
 use super::Registry;
-use super::kind::{Build, EventParts, Kind, ShownRequest, Target, TlsFiles};
+use super::kind::{Build, EventParts, Kind, ShownRequest, SigningEntry, Target, TlsFiles};
 use crate::config::shown::{Key, duration, number, text};
 use crate::config::{ConfigError, Resolver, Section, positive, some_time};
 use crate::discard;
@@ -176,6 +176,19 @@ impl DestinationSettings {
     #[must_use]
     pub fn remarks(&self, resolver: &dyn Resolver) -> Vec<String> {
         self.target.remarks(&self.inputs(resolver))
+    }
+
+    /// Returns the keys that sign its messages, in their order, without secrets. `None` if its kind signs nothing.
+    #[must_use]
+    pub fn signing_keys(&self, resolver: &dyn Resolver) -> Option<Vec<SigningEntry>> {
+        self.target.signing_keys(&self.inputs(resolver))
+    }
+
+    /// Returns the reason why a [test event](pillarbox::sink::test_event) cannot be sent to it, in a sentence that begins with its
+    /// name. `None` if it can.
+    #[must_use]
+    pub fn untestable(&self) -> Option<&'static str> {
+        self.target.untestable()
     }
 
     fn inputs<'a>(&'a self, resolver: &'a dyn Resolver) -> Build<'a> {

@@ -6,6 +6,7 @@ mod answers;
 mod receiver;
 mod refusals;
 mod requests;
+mod signatures;
 
 use std::sync::Arc;
 use std::time::Duration;

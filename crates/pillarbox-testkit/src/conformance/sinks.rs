@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pillarbox::sink::test_event;
 use pillarbox::{Message, SendError, SendErrorKind, Sink, StoredEvent};
 
 use crate::brokers::{Broker, Received, TIMEOUT, WRONG_PASSWORD, sink};
@@ -112,7 +113,7 @@ pub async fn every_confirmed_message_arrives_once(broker: impl Broker) {
     assert_eq!(received.iter().map(Received::id).collect::<BTreeSet<_>>(), ids(&messages));
 }
 
-/// Body, own headers and Pillarbox's headers are what the receiver reads.
+/// Body, own headers and Pillarbox's headers are what the receiver reads. Only a test event is marked as one.
 ///
 /// # Panics
 /// When the check fails.
@@ -122,10 +123,15 @@ pub async fn bytes_and_headers_arrive_as_they_were_sent(broker: impl Broker) {
     event
         .headers
         .insert("traceparent".to_owned(), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
-    let message = Message::new(Arc::new(event), 1);
-    assert_eq!(send_one(&*sink(&broker.keys()), &message).await, Ok(()));
+    event.headers.insert("pillarbox-test".to_owned(), "true".to_owned());
+    let (message, test) = (Message::new(Arc::new(event), 1), Message::test("conformance"));
+    assert_eq!(send(&*sink(&broker.keys()), &[message.clone(), test.clone()]).await, [Ok(()), Ok(())]);
     let received = broker.received().await;
-    let [received] = received.as_slice() else { panic!("{} messages arrived", received.len()) };
+    assert_eq!(received.len(), 2, "{received:?}");
+    let of = |message: &Message| received.iter().find(|one| one.id() == message.id.to_string()).unwrap();
+    let marked = [of(&message), of(&test)].map(|one| one.headers.get(test_event::HEADER).map(String::as_str));
+    assert_eq!(marked, [None, Some("true")]);
+    let received = of(&message);
     assert_eq!(received.body, message.payload.get().as_bytes());
     for (name, value) in [
         ("pillarbox-event-id", message.id.to_string().as_str()),

@@ -9,10 +9,11 @@ use super::lane::{Lane, Limits};
 use super::{Engine, Relay};
 use crate::delivery::UNROUTED;
 use crate::error::BuildError;
+use crate::event::Headers;
 use crate::observe::{Observer, Observers};
 use crate::retry::RetryPolicy;
 use crate::route::{Pattern, Route, Routes};
-use crate::sink::{Handler, Message, SendError, Sink};
+use crate::sink::{Handler, Message, SendError, Sink, Tested, test_event};
 use crate::store::{ClaimBy, Order, Retention, Store};
 use crate::trace::Tracer;
 
@@ -167,6 +168,13 @@ impl Destination {
         let Some(timeout) = self.timeout else { return self.sink.reach().await };
         let in_time = tokio::time::timeout(timeout, self.sink.reach()).await;
         in_time.unwrap_or_else(|_| Err(SendError::timeout(format_args!("no response within {timeout:?}"))))
+    }
+
+    /// Sends a [test event](crate::sink::test_event) to the receiver, and returns the response. It is sent at once, also if the
+    /// destination is paused or down, and nothing is stored. `headers` are those that the application's events have, if names are
+    /// made from them.
+    pub async fn test(&self, headers: Headers) -> Tested {
+        test_event::send(&*self.sink, &self.name, headers, self.timeout).await
     }
 
     /// Returns notes on settings of the receiver that do not fit a relay with this lease, within the timeout. There are none when
