@@ -68,7 +68,8 @@ impl Source {
                     .into());
                 };
                 let url = settings.source.url.as_ref().map(|url| url.expose().to_owned());
-                let log = WalStore::new(store.clone(), WalSettings { url, lease: settings.source.lease });
+                let (lease, table) = (settings.source.lease, settings.source.outbox_table().cloned());
+                let log = WalStore::new(store.clone(), WalSettings { url, lease, table });
                 Ok(Self::Log(opened, log))
             }
             SourceKind::DjangoCeleryOutbox => {

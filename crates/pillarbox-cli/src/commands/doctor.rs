@@ -24,6 +24,10 @@ pub(crate) async fn run(session: &Session) -> anyhow::Result<ExitCode> {
     session.own("use `manage.py celery_outbox_stats` for its tables")?;
     let opened = Opened::unchecked(&session.settings.database, Missing::Refuse).await?;
     let mut findings = opened.inspect().examine().await?;
+    if let Opened::Postgres(store) = &opened {
+        // A database that cannot be read is a finding of the store.
+        findings.extend(store.log_table_findings(session.settings.source.outbox_table()).await.unwrap_or_default());
+    }
     findings.extend(undelivered(opened.inspect()).await);
     if let Ok(relays) = opened.inspect().relays().await {
         findings.extend(fleet::findings(&relays, &session.settings.digest()));

@@ -2,10 +2,11 @@
 
 use clap::Subcommand;
 use pillarbox::store::Level;
-use pillarbox::store::postgres::{LogSettings, LogStatus, LogWait, PostgresStore};
+use pillarbox::store::postgres::{LogSettings, LogStatus, LogWait, OutboxTable, PostgresStore};
 use serde_json::json;
 
 use super::{Misuse, Session};
+use crate::config::source::SourceSettings;
 use crate::output::Output;
 use crate::store::Opened;
 
@@ -22,6 +23,10 @@ pub(crate) enum Command {
         /// Accept that a promoted standby loses undelivered events, on a server before PostgreSQL 17
         #[arg(long)]
         accept_failover_loss: bool,
+        /// Also read the rows of this outbox table of the application, with the columns in [source.columns]; by default [source] table, if
+        /// [source] tables is true. Can be added to a log that is enabled
+        #[arg(long, value_name = "SCHEMA.TABLE")]
+        table: Option<String>,
     },
     /// The slot, its leader, how far it is behind, and whether events go into the log
     Status,
@@ -42,17 +47,24 @@ pub(crate) async fn run(command: &Command, session: &Session) -> anyhow::Result<
         return Err(Misuse(format!("the write-ahead log is PostgreSQL's; database.url is {database}")).into());
     };
     match command {
-        Command::Enable { slot, size_limit, accept_failover_loss } => {
+        Command::Enable { slot, size_limit, accept_failover_loss, table } => {
             let settings = LogSettings {
                 slot: slot.clone(),
                 size_limit: *size_limit,
                 accept_failover_loss: *accept_failover_loss,
+                table: outbox_table(table.as_deref(), &session.settings.source)?,
                 ..LogSettings::default()
             };
-            enable(&store, &settings, session.output).await
+            enable(&store, &settings, session).await
         }
-        Command::Status => status(&store, session.output).await,
+        Command::Status => status(&store, session).await,
         Command::Disable { force: false, .. } => {
+            if let Some(table) = store.log_status().await?.and_then(|status| status.tables.into_iter().next()) {
+                session.output.note(&format!(
+                    "rows that are inserted into {table} from now on may not be delivered: its application should not write any more, or another \
+                     program should read its rows by now"
+                ));
+            }
             let was_enabled = store.log_disable(&mut |wait| tell(session.output, &wait)).await?;
             disabled(was_enabled, session.output)
         }
@@ -60,22 +72,48 @@ pub(crate) async fn run(command: &Command, session: &Session) -> anyhow::Result<
     }
 }
 
-async fn enable(store: &PostgresStore, settings: &LogSettings, output: Output) -> anyhow::Result<()> {
+/// Returns the table to read rows of: that of the command line with the configured columns, or that of the configuration.
+fn outbox_table(given: Option<&str>, source: &SourceSettings) -> anyhow::Result<Option<OutboxTable>> {
+    let Some(given) = given else { return Ok(source.outbox_table().cloned()) };
+    let mut table = OutboxTable::named(given).map_err(Misuse)?;
+    table.columns = source.table.columns.clone();
+    match source.outbox_table() {
+        Some(configured) if *configured != table => {
+            Err(Misuse(format!("--table is {table}, but [source] table is {configured}; name the same")).into())
+        }
+        _ => Ok(Some(table)),
+    }
+}
+
+async fn enable(store: &PostgresStore, settings: &LogSettings, session: &Session) -> anyhow::Result<()> {
+    let output = session.output;
     let status = store.log_enable(settings, &mut |wait| tell(output, &wait)).await?;
+    let mut next = vec!["kind = \"wal\"".to_owned()];
+    if let Some(table) = &settings.table {
+        output.note(&format!(
+            "rows that are inserted into {table} from now on are in the log; those that are in it already are not, see docs/wal.md"
+        ));
+        next.push("tables = true".to_owned());
+        if table.to_string() != session.settings.source.table.to_string() {
+            next.push(format!("table = \"{table}\""));
+        }
+    }
     Ok(output.answer(&json!({ "enabled": true, "status": &status }), || {
         format!(
-            "the log is enabled, with the replication slot {}\nnext: start a relay with [source] kind = \"wal\"; its role needs the attribute \
+            "the log is enabled, with the replication slot {}\nnext: start a relay with [source] {}; its role needs the attribute \
              REPLICATION, which a superuser gives: ALTER ROLE … REPLICATION;",
-            status.slot
+            status.slot,
+            next.join(", ")
         )
     })?)
 }
 
-async fn status(store: &PostgresStore, output: Output) -> anyhow::Result<()> {
+async fn status(store: &PostgresStore, session: &Session) -> anyhow::Result<()> {
     let status = store.log_status().await?;
-    let findings = status.as_ref().map(LogStatus::findings).unwrap_or_default();
+    let mut findings = status.as_ref().map(LogStatus::findings).unwrap_or_default();
+    findings.extend(store.log_table_findings(session.settings.source.outbox_table()).await?);
     let answer = json!({ "enabled": status.is_some(), "status": &status, "findings": &findings });
-    Ok(output.answer(&answer, || match &status {
+    Ok(session.output.answer(&answer, || match &status {
         None => "the log is not enabled; `pillarbox wal enable` enables it".to_owned(),
         Some(status) => {
             let mut text = render(status);
@@ -155,6 +193,7 @@ fn render(status: &LogStatus) -> String {
         ("retained log", bytes(status.retained_bytes)),
         ("left until lost", bytes(status.safe_wal_bytes)),
         ("largest event", bytes(status.size_limit.filter(|limit| *limit >= 0).map(i64::from))),
+        ("rows of", if status.tables.is_empty() { "no table".to_owned() } else { status.tables.join(", ") }),
     ];
     rows.map(|(name, value)| format!("{name:<19}{value}")).join("\n")
 }

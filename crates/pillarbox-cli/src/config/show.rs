@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
+use pillarbox::source::wal::OutboxColumns;
 use pillarbox_sinks::config::Size;
 use pillarbox_sinks::config::shown::{Key, chosen, duration, hidden, number, table, text};
 use pillarbox_sinks::{DestinationSettings, redact};
@@ -94,6 +95,9 @@ impl Settings {
             ("kind", chosen(&SOURCES, self.source.kind)),
             ("cooldown", duration(self.source.cooldown)),
             ("lease", duration(self.source.lease)),
+            ("tables", Value::Boolean(self.source.tables)),
+            ("table", text(self.source.table.to_string())),
+            ("columns", shown_columns(&self.source.table.columns)),
         ];
         keys.extend(self.source.url.as_ref().map(|url| ("url", text(redact::without_password(url.expose())))));
         Shown { place: Place::Section("source"), keys }
@@ -199,6 +203,24 @@ impl Settings {
             ],
         })
     }
+}
+
+fn shown_columns(columns: &OutboxColumns) -> Value {
+    let header = |(column, header): &(String, String)| match column == header {
+        true => text(column),
+        false => text(format!("{column}:{header}")),
+    };
+    let mut keys = vec![
+        ("id", text(&columns.id)),
+        ("aggregate_type", text(&columns.aggregate_type)),
+        ("aggregate_id", text(&columns.aggregate_id)),
+        ("event_type", text(&columns.event_type)),
+        ("payload", text(&columns.payload)),
+        ("header_columns", Value::Array(columns.header_columns.iter().map(header).collect())),
+    ];
+    let optional = [("created_at", &columns.created_at), ("headers", &columns.headers), ("trace", &columns.trace)];
+    keys.extend(optional.into_iter().filter_map(|(key, column)| Some((key, text(column.as_ref()?)))));
+    table(keys)
 }
 
 fn shown_user(user: &UserSettings) -> Value {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillarbox::source::wal::WalSettings;
+use pillarbox::source::wal::{OutboxColumns, OutboxTable, WalSettings};
 use pillarbox::{OnDelivered, RelaySettings, RetryPolicy};
 use pillarbox_sinks::Secret;
 use pillarbox_sinks::config::{SecretRef, Section, some_time};
@@ -40,6 +40,17 @@ pub(crate) struct SourceSettings {
     pub(crate) url: Option<Secret>,
     /// How long a relay leads the reading of the log without a heartbeat.
     pub(crate) lease: Duration,
+    /// Whether rows of the outbox table are read from the log.
+    pub(crate) tables: bool,
+    /// The outbox table of the application.
+    pub(crate) table: OutboxTable,
+}
+
+impl SourceSettings {
+    /// Returns the outbox table, if its rows are read.
+    pub(crate) fn outbox_table(&self) -> Option<&OutboxTable> {
+        self.tables.then_some(&self.table)
+    }
 }
 
 pub(super) fn lower(mut section: Section<'_>, environment: &Environment) -> SourceSettings {
@@ -54,14 +65,69 @@ pub(super) fn lower(mut section: Section<'_>, environment: &Environment) -> Sour
         url = Some(given);
         Ok(())
     });
+    let kind = section.choose("kind", &KINDS).unwrap_or(SourceKind::OutboxEvent);
+    let only_for_the_log = |tables: &bool| match (tables, kind) {
+        (true, SourceKind::OutboxEvent | SourceKind::DjangoCeleryOutbox) => Err(format!(
+            "is true, but rows are read from the log with kind = {WAL:?} only; set it, or leave tables out"
+        )),
+        _ => Ok(()),
+    };
     let settings = SourceSettings {
-        kind: section.choose("kind", &KINDS).unwrap_or(SourceKind::OutboxEvent),
+        kind,
+        tables: section.take_checked("tables", only_for_the_log).unwrap_or(false),
+        table: lower_table(&mut section),
         cooldown: section.take_checked("cooldown", some_time).unwrap_or(COOLDOWN),
         url,
         lease: section.take_checked("lease", some_time).unwrap_or(WalSettings::default().lease),
     };
     section.finish();
     settings
+}
+
+fn lower_table(section: &mut Section<'_>) -> OutboxTable {
+    let mut table = OutboxTable::default();
+    section.take_checked("table", |name: &String| {
+        table = OutboxTable::named(name).map_err(|_| {
+            format!("is {name:?}, but must be schema.table, as the catalogs spell it and without quotes: \"public.outboxevent\"")
+        })?;
+        Ok(())
+    });
+    table.columns = lower_columns(section.section("columns"));
+    table
+}
+
+fn lower_columns(mut section: Section<'_>) -> OutboxColumns {
+    fn named(name: &String) -> Result<(), String> {
+        if name.is_empty() { Err("is empty; write the name of a column".to_owned()) } else { Ok(()) }
+    }
+    let mut columns = OutboxColumns::default();
+    let required = [
+        ("id", &mut columns.id),
+        ("aggregate_type", &mut columns.aggregate_type),
+        ("aggregate_id", &mut columns.aggregate_id),
+        ("event_type", &mut columns.event_type),
+        ("payload", &mut columns.payload),
+    ];
+    for (key, column) in required {
+        if let Some(name) = section.take_checked(key, named) {
+            *column = name;
+        }
+    }
+    columns.created_at = section.take_checked("created_at", named);
+    columns.headers = section.take_checked("headers", named);
+    columns.trace = section.take_checked("trace", named).or(columns.trace);
+    section.take_checked("header_columns", |given: &Vec<String>| {
+        for text in given {
+            let (column, header) = text.split_once(':').unwrap_or((text, text));
+            if column.is_empty() || header.is_empty() {
+                return Err(format!("contains {text:?}, but must list columns, or \"column:header\" for another name"));
+            }
+            columns.header_columns.push((column.to_owned(), header.to_owned()));
+        }
+        Ok(())
+    });
+    section.finish();
+    columns
 }
 
 impl SourceKind {

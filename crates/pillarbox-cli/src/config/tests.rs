@@ -9,6 +9,7 @@ mod admin;
 mod celery;
 mod digest;
 mod fuzz;
+mod outbox_table;
 
 fn parse_with(text: &str, environment: &Environment) -> Result<Settings, String> {
     Settings::parse(text, Some(Path::new("pillarbox.toml")), environment).map_err(|error| error.to_string())
@@ -56,7 +57,7 @@ fn the_default_file_writes_every_key_of_database_source_relay_and_metrics() {
         let written = serde_json::to_value(written.remove(section).unwrap()).unwrap();
         let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(keys(&written), keys(&shown[section]));
-        for nested in ["retry", "breaker", "cleanup"] {
+        for nested in ["retry", "breaker", "cleanup", "columns"] {
             if let (Some(written), Some(shown)) = (written.get(nested), shown[section].get(nested)) {
                 assert_eq!(keys(written), keys(shown));
             }

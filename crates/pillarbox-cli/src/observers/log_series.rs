@@ -14,6 +14,7 @@ pub(super) struct LogSeries {
     lag: IntGauge,
     leads: IntGauge,
     open: IntGauge,
+    table_missing: IntGauge,
 }
 
 impl LogSeries {
@@ -24,10 +25,17 @@ impl LogSeries {
             delivered: counter("log_events_delivered_total", "Events of the write-ahead log delivered without a row")?,
             spilled: counter("log_events_spilled_total", "Events of the write-ahead log that went into the table")?,
             forged: counter("log_messages_forged_total", "Messages in the log without the secret, which are ignored")?,
-            unreadable: counter("log_messages_unreadable_total", "Messages in the log that became dead letters")?,
+            unreadable: counter(
+                "log_messages_unreadable_total",
+                "Messages and rows in the log that became dead letters",
+            )?,
             lag: gauge("log_lag_bytes", "The part of the log that is not confirmed; 0 if another relay reads it")?,
             leads: gauge("log_leads", "1 while this relay reads the log")?,
             open: gauge("log_open", "1 while this relay reads the log and events are emitted into it")?,
+            table_missing: gauge(
+                "log_table_missing",
+                "1 while this relay reads the log and rows of the outbox table are not in it",
+            )?,
             log,
         })
     }
@@ -47,5 +55,6 @@ impl LogSeries {
         self.lag.set(i64::try_from(metrics.lag_bytes.unwrap_or_default()).unwrap_or(i64::MAX));
         self.leads.set(metrics.leads.into());
         self.open.set((metrics.leads && metrics.closed.is_none()).into());
+        self.table_missing.set(metrics.table_problem.is_some().into());
     }
 }

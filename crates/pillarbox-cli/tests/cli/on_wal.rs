@@ -1,8 +1,11 @@
 //! `pillarbox wal`: PostgreSQL's write-ahead log as the outbox.
 
 use pillarbox_testkit::PrivatePostgres;
+use pillarbox_testkit::process::{Program, Signal};
+use pillarbox_testkit::receiver::Receiver;
 use sqlx::{Connection, Executor, PgConnection};
 
+use crate::delivering::{PATIENCE, to_receiver};
 use crate::home::{DISCARD, Home};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,6 +56,61 @@ async fn the_log_is_enabled_looked_at_and_disabled() {
     assert_eq!(home.json(&["wal", "disable", "--force", "--yes"])["changed"], true);
     assert_eq!(home.json(&["wal", "status"])["enabled"], false);
     assert!(home.json(&emit)["seq"].is_i64());
+    connection.close().await.unwrap();
+}
+
+/// An application with an outbox table for Debezium: its rows reach a receiver, and the log is disabled again.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_an_outbox_table_are_delivered() {
+    let server = PrivatePostgres::start_logical().await;
+    let receiver = Receiver::start().await;
+    let mut home = to_receiver(&receiver, "");
+    let config = std::fs::read_to_string(home.path("pillarbox.toml")).unwrap();
+    home.write(
+        "pillarbox.toml",
+        &format!("[source]\nkind = \"wal\"\ntables = true\ntable = \"shop.events\"\n[source.columns]\nevent_type = \"kind\"\n{config}"),
+    );
+    home.set("PILLARBOX_DATABASE_URL", &server.url());
+    home.run(&["migrate"]).succeeded();
+    let done = home.run(&["wal", "enable"]);
+    assert!(done.code == 1 && done.err.contains("the table shop.events does not exist"), "{done:?}");
+    let mut connection = PgConnection::connect(&server.url()).await.unwrap();
+    let create = "CREATE SCHEMA shop; CREATE TABLE shop.events (id uuid, aggregatetype text, aggregateid text, kind text, payload jsonb)";
+    connection.execute(create).await.unwrap();
+    let done = home.run(&["wal", "enable", "--table", "shop.other"]);
+    assert!(
+        done.code == 2 && done.err.contains("--table is shop.other, but [source] table is shop.events"),
+        "{done:?}"
+    );
+    let done = home.run(&["wal", "enable"]).succeeded();
+    assert!(done.err.contains("inserted into shop.events from now on are in the log"), "{done:?}");
+    assert!(done.out.contains("[source] kind = \"wal\", tables = true"), "{done:?}");
+    let done = home.run(&["wal", "status"]).succeeded();
+    assert!(done.out.contains("rows of            shop.events"), "{done:?}");
+
+    let mut relay = Program::start(home.command(&["relay", "--log-format", "json"]));
+    relay.wait_for_line("relay started", PATIENCE).await.unwrap();
+    let id = uuid::Uuid::now_v7();
+    let insert = "INSERT INTO shop.events VALUES ($1, 'Order', '42', 'order.placed', '{\"total\": 3}')";
+    sqlx::query(insert).bind(id).execute(&mut connection).await.unwrap();
+    receiver.wait_for(1, PATIENCE).await.unwrap();
+    let request = &receiver.received()[0];
+    assert_eq!(request.id, Some(id));
+    assert_eq!(request.headers["pillarbox-event-type"], "order.placed");
+    let doctor = home.run(&["doctor"]);
+    assert!(doctor.out.contains("rows that are inserted into shop.events are in the log"), "{doctor:?}");
+    connection.execute("ALTER PUBLICATION pillarbox_public_postgres DROP TABLE shop.events").await.unwrap();
+    let doctor = home.run(&["doctor"]);
+    assert!(doctor.code == 1 && doctor.out.contains("`pillarbox wal enable --table shop.events`"), "{doctor:?}");
+    home.run(&["wal", "enable"]).succeeded();
+    home.set("PILLARBOX_SOURCE_TABLES", "false");
+    let status = home.run(&["wal", "status"]).succeeded();
+    assert!(status.out.contains("contains shop.events, which [source] does not name"), "{status:?}");
+
+    let done = home.run(&["wal", "disable"]).succeeded();
+    assert!(done.err.contains("inserted into shop.events from now on may not be delivered"), "{done:?}");
+    relay.signal(Signal::Terminate);
+    assert!(relay.wait(PATIENCE).await.unwrap().success());
     connection.close().await.unwrap();
 }
 

@@ -1,7 +1,16 @@
 -- Lead: takes the reading of the log if nobody has it: the last leader gave it back, or its lease has run out by the server's
--- clock. The epoch rises, so that a leader that comes back too late can write nothing. $1 leader, $2 seconds of the lease.
+-- clock. The epoch rises, so that a leader that comes back too late can write nothing. A relay that does not know a table of the
+-- publication does not lead: it would pass its rows by. $1 leader, $2 seconds of the lease, $3 and $4 schema and name of the table
+-- that it knows, or NULL.
 WITH before AS MATERIALIZED (
-    SELECT leader FROM {schema}.outbox_log WHERE leader IS NULL OR leader_until <= clock_timestamp() FOR UPDATE SKIP LOCKED
+    SELECT leader FROM {schema}.outbox_log AS log
+    WHERE (leader IS NULL OR leader_until <= clock_timestamp())
+      AND NOT EXISTS (
+          SELECT FROM pg_publication_tables AS published
+          WHERE published.pubname = log.publication
+            AND (published.schemaname = $3::text AND published.tablename = $4::text) IS NOT TRUE
+      )
+    FOR UPDATE OF log SKIP LOCKED
 )
 UPDATE {schema}.outbox_log AS log
 SET leader = $1, leader_until = clock_timestamp() + $2 * interval '1 second', epoch = log.epoch + 1

@@ -1,5 +1,8 @@
 -- Wal status: the log, its slot, its leader and its gate. No row if the log is not enabled. The secret is not in it.
-SELECT log.slot::text, log.publication::text, log.enabled_at, log.epoch, log.leader, log.leader_until,
+SELECT log.slot::text, log.publication::text,
+       ARRAY(SELECT published.schemaname || '.' || published.tablename FROM pg_publication_tables AS published
+             WHERE published.pubname = log.publication ORDER BY 1) AS tables,
+       log.enabled_at, log.epoch, log.leader, log.leader_until,
        log.leader IS NOT NULL AND log.leader_until > clock_timestamp() AS is_led,
        log.confirmed::text, greatest(pg_current_wal_insert_lsn() - log.confirmed, 0)::bigint AS undelivered, log.closed, log.leaving,
        key.size_limit, key.timeline = {schema}.outbox_log_timeline() AS is_here,

@@ -17,6 +17,7 @@ use crate::clock;
 use crate::error::StoreError;
 use crate::relay::wake::Waker;
 use crate::store::postgres::PostgresStore;
+pub use crate::store::postgres::{OutboxColumns, OutboxTable};
 use crate::store::{
     Ask, Claim, Claimed, Claims, Cleaned, EventKind, Fleet, Heartbeat, Parking, Retention, Settlement, Swept, Ticket,
     Told, WakeUp,
@@ -29,6 +30,7 @@ mod leader;
 mod ledger;
 mod log;
 mod reader;
+mod row;
 mod settle;
 mod snapshot;
 
@@ -46,11 +48,14 @@ pub struct WalSettings {
     /// How long a relay leads without a heartbeat. After a crash, another relay waits that long. A send begins only while more of it
     /// is left than the timeout of its destination; otherwise the event goes through the table.
     pub lease: Duration,
+    /// An outbox table of the application, whose rows are events beside the messages of emit. It must be in the publication of the log:
+    /// see [`LogSettings::table`](crate::store::postgres::LogSettings::table).
+    pub table: Option<OutboxTable>,
 }
 
 impl Default for WalSettings {
     fn default() -> Self {
-        Self { url: None, lease: Duration::from_secs(15) }
+        Self { url: None, lease: Duration::from_secs(15), table: None }
     }
 }
 

@@ -38,6 +38,7 @@ mod log;
 #[cfg(feature = "wal")]
 pub(crate) mod lsn;
 mod moment;
+mod outbox_table;
 mod peers;
 mod pinned;
 mod public;
@@ -61,6 +62,7 @@ pub(super) use connect::{Connections, open};
 use error::Error;
 use hold::{Holds, lock};
 pub use log::{LogError, LogSettings, LogStatus, LogWait};
+pub use outbox_table::{OutboxColumns, OutboxTable, ROW_ID};
 use peers::Peers;
 use pinned::Pinned;
 use schema::MIGRATIONS;
@@ -71,10 +73,10 @@ sql_folder! {
     SQL: Sql = "postgres" {
         blame, claim, claim_ordered, cleanup, cleanup_lock, examine_horizon, examine_indexes, examine_rights,
         examine_server, fail, farewell, find_beyond, find_recent, grants_emit, grants_relay, hold, hold_delete, hold_deliver, hold_lease, hold_light,
-        hold_park, peers, next_due, release, renew, retry, session, settle, settle_attempts, settle_delete,
+        hold_park, log_table, peers, next_due, release, renew, retry, session, settle, settle_attempts, settle_delete,
         settle_deliveries, sweep, sweep_relays, unpark, unpark_shared, wake, walls, wal_barrier, wal_blockers, wal_close, wal_drop, wal_enable,
         wal_facts, wal_forget, wal_passed, wal_reader, wal_shut, wal_slot, wal_slot_failover, wal_status, wal_take,
-        wal_transactions, working,
+        wal_transactions, wal_writers, working,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pillarbox::store::postgres::{LogError, LogSettings, LogStatus, LogWait, PostgresStore};
+use pillarbox::store::postgres::{LogError, LogSettings, LogStatus, LogWait, OutboxTable, PostgresStore};
 use pillarbox::store::{Inspect, Level, Role};
 use pillarbox_testkit::{PrivatePostgres, TestDatabase, wait_until};
 use sqlx::postgres::{PgConnection, PgPool};
@@ -216,4 +216,66 @@ async fn it_waits_for_the_relay_and_can_be_forced() {
     assert!(store.log_disable_now().await.unwrap());
     assert!(store.log_status().await.unwrap().is_none());
     assert!(!store.log_disable_now().await.unwrap());
+}
+
+#[tokio::test]
+async fn an_outbox_table_is_checked_before_it_is_added() {
+    let server = PrivatePostgres::start_logical().await;
+    let store = outbox(&server.url()).await;
+    let settings =
+        |name: &str| LogSettings { table: Some(OutboxTable::named(name).unwrap()), ..LogSettings::default() };
+    let columns = "aggregatetype text, aggregateid text, type text, payload jsonb";
+    let create = format!(
+        "CREATE SCHEMA shop; CREATE TABLE shop.good (id uuid, {columns}); CREATE UNLOGGED TABLE shop.unlogged (id uuid, {columns}); \
+         CREATE VIEW shop.view AS SELECT * FROM shop.good; CREATE TABLE shop.short (id uuid, aggregatetype text); \
+         CREATE TABLE shop.generated (id uuid, aggregatetype text, aggregateid text, raw text, type text GENERATED ALWAYS AS (raw) STORED, \
+         payload jsonb); CREATE TABLE shop.other (id uuid, {columns})"
+    );
+    execute(store.pool(), &create).await;
+    for (name, why) in [
+        ("shop.missing", "does not exist; spell it as the catalogs do"),
+        ("shop.unlogged", "ALTER TABLE shop.unlogged SET LOGGED"),
+        ("shop.view", "is no table"),
+        ("shop.short", "no column aggregateid, type, payload"),
+        ("shop.generated", "no column type, or a generated one"),
+        ("public.outbox_event", "one of Pillarbox's own tables"),
+    ] {
+        let refused = refusal(store.log_enable(&settings(name), &mut |_| {}).await);
+        assert!(refused.contains(why), "{refused}");
+    }
+    assert_eq!(count(store.pool(), "pg_publication").await, 0, "nothing is left behind");
+    let grants = "CREATE ROLE owner LOGIN REPLICATION; GRANT ALL ON ALL TABLES IN SCHEMA public TO owner; GRANT CREATE ON DATABASE postgres TO \
+                  owner; GRANT USAGE ON SCHEMA shop TO owner";
+    execute(store.pool(), grants).await;
+    store.grant(Role::Relay, "owner").await.unwrap();
+    let owner = PostgresStore::connect(&server.url().replace("postgres@", "owner@"), "public").await.unwrap();
+    let why = refusal(owner.log_enable(&settings("shop.good"), &mut |_| {}).await);
+    assert!(why.contains("the role owner does not own shop.good"), "{why}");
+
+    // Without a table first, and then with it.
+    assert!(enable(&store).await.unwrap().tables.is_empty());
+    let findings = store.log_table_findings(settings("shop.good").table.as_ref()).await.unwrap();
+    assert!(
+        findings[0].level == Level::Bad && findings[0].found.contains("wal enable --table shop.good"),
+        "{findings:?}"
+    );
+    for _ in 0..2 {
+        let status = store.log_enable(&settings("shop.good"), &mut |_| {}).await.unwrap();
+        assert_eq!(status.tables, ["shop.good"]);
+    }
+    assert_eq!(store.log_table_findings(settings("shop.good").table.as_ref()).await.unwrap()[0].level, Level::Good);
+    // Without a replica identity these would fail if more than inserts were published.
+    execute(
+        store.pool(),
+        "INSERT INTO shop.good DEFAULT VALUES; UPDATE shop.good SET type = 'a'; DELETE FROM shop.good",
+    )
+    .await;
+    let why = refusal(store.log_enable(&settings("shop.other"), &mut |_| {}).await);
+    assert!(why.contains("ALTER PUBLICATION pillarbox_public_postgres DROP TABLE shop.good"), "{why}");
+    execute(store.pool(), "ALTER PUBLICATION pillarbox_public_postgres SET (publish = 'delete')").await;
+    let findings = store.log_table_findings(settings("shop.good").table.as_ref()).await.unwrap();
+    assert!(findings[0].found.contains("SET (publish = 'insert'"), "{findings:?}");
+    assert_eq!(store.log_enable(&settings("shop.good"), &mut |_| {}).await.unwrap().tables, ["shop.good"]);
+    assert!(store.log_disable_now().await.unwrap());
+    assert_eq!(count(store.pool(), "pg_publication").await, 0);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pillarbox::relay::BreakerSettings;
-use pillarbox::source::wal::{LogMetrics, WalSettings, WalStore};
+use pillarbox::source::wal::{LogMetrics, OutboxTable, WalSettings, WalStore};
 use pillarbox::store::postgres::{LogSettings, PostgresStore};
 use pillarbox::{
     Destination, Message, OnDelivered, Relay, RelaySettings, RetryPolicy, Route, SendError, Sink, StoreError,
@@ -31,6 +31,8 @@ pub(crate) struct Outbox {
     pub(crate) server: PrivatePostgres,
     pub(crate) pool: PgPool,
     pub(crate) secret: String,
+    /// The application's own outbox table.
+    pub(crate) table: Option<OutboxTable>,
 }
 
 impl Outbox {
@@ -39,17 +41,28 @@ impl Outbox {
     }
 
     pub(crate) async fn on(server: PrivatePostgres) -> Self {
+        Self::enabled(server, "", None).await
+    }
+
+    /// An outbox beside an application's own outbox table, which this statement creates.
+    pub(crate) async fn with_table(create: &'static str, table: OutboxTable) -> Self {
+        Self::enabled(PrivatePostgres::start_with(&LOGICAL).await, create, Some(table)).await
+    }
+
+    async fn enabled(server: PrivatePostgres, create: &'static str, table: Option<OutboxTable>) -> Self {
         let store = PostgresStore::connect(&server.url(), "public").await.unwrap();
         store.migrate().await.unwrap();
         let pool = store.pool().clone();
-        let log = LogSettings { slot: Some(SLOT.to_owned()), ..LogSettings::default() };
+        sqlx::raw_sql(create).execute(&pool).await.unwrap();
+        let log = LogSettings { slot: Some(SLOT.to_owned()), table: table.clone(), ..LogSettings::default() };
         store.log_enable(&log, &mut |_| {}).await.unwrap();
         let secret = sqlx::query_scalar("SELECT secret FROM outbox_log_key").fetch_one(&pool).await.unwrap();
-        Self { server, pool, secret }
+        Self { server, pool, secret, table }
     }
 
     pub(crate) async fn store(&self) -> WalStore {
-        self.store_with(WalSettings { lease: Duration::from_secs(4), ..WalSettings::default() }).await
+        let table = self.table.clone();
+        self.store_with(WalSettings { lease: Duration::from_secs(4), table, ..WalSettings::default() }).await
     }
 
     pub(crate) async fn store_with(&self, settings: WalSettings) -> WalStore {

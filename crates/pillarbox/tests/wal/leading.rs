@@ -50,7 +50,8 @@ async fn the_log_of_a_leader_that_hangs_is_taken_over() {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let table = pillarbox::store::postgres::PostgresStore::connect(&url, "public").await.unwrap();
-                let settings = pillarbox::source::wal::WalSettings { lease: Duration::from_secs(4), url: None };
+                let settings =
+                    pillarbox::source::wal::WalSettings { lease: Duration::from_secs(4), url: None, table: None };
                 let store = pillarbox::source::wal::WalStore::new(table, settings);
                 let destination = pillarbox::Destination::new("place", one.clone()).timeout(Duration::from_secs(1));
                 let relay = pillarbox::Relay::builder(std::sync::Arc::new(store))

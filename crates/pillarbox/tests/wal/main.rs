@@ -8,3 +8,4 @@ mod fixture;
 mod leading;
 mod refusing;
 mod spilling;
+mod tables;

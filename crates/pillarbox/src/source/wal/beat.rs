@@ -17,10 +17,13 @@ const SLOW: Duration = Duration::from_secs(2);
 /// How long an event may be open before emits go into the table: it cannot be spilled, or is not visible.
 const STUCK: Duration = Duration::from_secs(10);
 
+/// The number of beats between two looks at the outbox table.
+const LOOK_AT_TABLE: u32 = 5;
+
 /// Beats until this relay no longer leads.
 pub(super) async fn keep_beating(log: Arc<Log>, lead: Lead) {
     let mut told: Option<Option<String>> = None;
-    loop {
+    for number in 1_u32.. {
         let began = clock::now();
         let mut beating = pin!(beat(&log, &lead, None));
         let beaten = match tokio::time::timeout(SLOW, beating.as_mut()).await {
@@ -34,6 +37,11 @@ pub(super) async fn keep_beating(log: Arc<Log>, lead: Lead) {
             Ok(true) => {
                 log.beats.store(true, Ordering::Relaxed);
                 tell(&log, &mut told);
+                if number.is_multiple_of(LOOK_AT_TABLE)
+                    && let Err(error) = log.look_at_table().await
+                {
+                    tracing::warn!(%error, "looking at the outbox table failed");
+                }
             }
             Ok(false) => {
                 tracing::warn!("this relay no longer reads the log: another one does, or the log was disabled");

@@ -14,7 +14,7 @@ use crate::store::postgres::lsn::Lsn;
 /// The format of a message: its first character.
 const VERSION: u8 = b'1';
 /// The part of an unreadable message that is kept.
-const KEPT: usize = 64 * 1024;
+pub(super) const KEPT: usize = 64 * 1024;
 
 /// The prefix of our messages.
 #[derive(Debug, Clone)]
@@ -113,20 +113,15 @@ fn headers(given: Option<&RawValue>) -> Result<Headers, String> {
     Ok(read_headers(Some(storable("headers", given)?.get())))
 }
 
-fn storable<'a>(field: &str, json: &'a RawValue) -> Result<&'a RawValue, String> {
+pub(super) fn storable<'a>(field: &str, json: &'a RawValue) -> Result<&'a RawValue, String> {
     match unstorable(json.get()) {
         Some(what) => Err(format!("{field} contains {what}, which the database cannot store")),
         None => Ok(json),
     }
 }
 
-/// Returns the dead letter for a message that cannot be read. Its id follows from its position, so that a message that is read
-/// twice is one dead letter.
-pub(super) fn dead_letter(end: Lsn, index: u32, content: &[u8], now: DateTime<Utc>) -> Arc<StoredEvent> {
-    let mut bytes = *b"pillarbox....???";
-    bytes[..8].copy_from_slice(&end.0.to_be_bytes());
-    bytes[12..].copy_from_slice(&index.to_be_bytes());
-    let id = uuid::Builder::from_custom_bytes(bytes).into_uuid();
+/// Returns the dead letter for a message that cannot be read.
+pub(super) fn dead_letter(commit: Lsn, index: u32, content: &[u8], now: DateTime<Utc>) -> Arc<StoredEvent> {
     let kept = &content[..content.len().min(KEPT)];
     let json = match std::str::from_utf8(kept) {
         Ok(text) if !text.contains('\0') => serde_json::json!({ "content": text }),
@@ -136,12 +131,21 @@ pub(super) fn dead_letter(end: Lsn, index: u32, content: &[u8], now: DateTime<Ut
             serde_json::json!({ "base64": base64::engine::general_purpose::STANDARD.encode(kept) })
         }
     };
-    let payload = RawValue::from_string(json.to_string()).unwrap_or_else(|_| RawValue::NULL.to_owned());
+    unreadable(commit, index, &json, now)
+}
+
+/// Returns the dead letter for what cannot be read. Its id follows from its position, so that what is read twice is one dead letter.
+pub(super) fn unreadable(commit: Lsn, index: u32, kept: &serde_json::Value, now: DateTime<Utc>) -> Arc<StoredEvent> {
+    let mut bytes = *b"pillarbox....???";
+    bytes[..8].copy_from_slice(&commit.0.to_be_bytes());
+    bytes[12..].copy_from_slice(&index.to_be_bytes());
+    let id = uuid::Builder::from_custom_bytes(bytes).into_uuid();
+    let payload = RawValue::from_string(kept.to_string()).unwrap_or_else(|_| RawValue::NULL.to_owned());
     Arc::new(StoredEvent {
         id,
         seq: 0,
         aggregate_type: "pillarbox".to_owned(),
-        aggregate_id: format!("{end}+{index}"),
+        aggregate_id: format!("{commit}+{index}"),
         event_type: "unreadable".to_owned(),
         payload,
         headers: Headers::new(),

@@ -1,5 +1,6 @@
 //! The leader: takes the lead when it is free, streams the slot, and keeps the ledger moving until the relay stops or another leads.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -12,10 +13,12 @@ use super::content::Prefix;
 use super::ledger::{Ledger, MOST_EVENTS, Which};
 use super::log::{Log, lock};
 use super::reader::Reading;
+use super::row::Layout;
 use super::snapshot::Snapshot;
 use crate::clock;
 use crate::error::StoreError;
 use crate::relay::wake::Waker;
+use crate::store::postgres::OutboxTable;
 use crate::store::postgres::lead::{Lead, Slot};
 use crate::store::postgres::replication::Subscription;
 
@@ -40,16 +43,15 @@ pub(super) async fn keep_leading(log: Arc<Log>, waker: Waker, mut stop: watch::R
     let mut told = None;
     loop {
         let began = clock::now();
-        match log.store.log_lead(me, log.lease_length()).await {
+        match log.store.log_lead(me, log.lease_length(), log.settings.table.as_ref()).await {
             Ok(Some(lead)) => {
                 told = None;
                 tracing::info!(epoch = lead.epoch, slot = lead.slot, "this relay reads the log");
                 log.begin_lead(lead.clone(), began + log.lease_length(), &waker);
                 Leader::new(Arc::clone(&log), lead).run(&waker, &mut stop).await;
             }
-            Ok(None) => match log.store.log_is_enabled().await {
-                Ok(true) => tell(&mut told, "another relay reads the log; this one works on the table"),
-                Ok(false) => tell(&mut told, "the log is not enabled; run `pillarbox wal enable`"),
+            Ok(None) => match why_not(&log).await {
+                Ok(why) => tell(&mut told, &why),
                 Err(error) => tell(&mut told, &error.to_string()),
             },
             Err(error) => tell(&mut told, &format!("the log cannot be read: {error}")),
@@ -63,12 +65,42 @@ pub(super) async fn keep_leading(log: Arc<Log>, waker: Waker, mut stop: watch::R
     }
 }
 
+/// Returns why this relay does not lead.
+async fn why_not(log: &Log) -> Result<String, StoreError> {
+    if !log.store.log_is_enabled().await? {
+        return Ok("the log is not enabled; run `pillarbox wal enable`".to_owned());
+    }
+    let table = log.settings.table.as_ref();
+    let published = log.store.log_published(table, None).await?;
+    Ok(match published.strangers(table).first() {
+        Some(stranger) => unexpected(stranger),
+        None => "another relay reads the log; this one works on the table".to_owned(),
+    })
+}
+
+fn unexpected(table: &str) -> String {
+    format!(
+        "the log contains rows of {table}, which this relay's configuration does not name, so it must not read them; set [source] tables = true \
+         and table = {table:?}, or see `pillarbox doctor`"
+    )
+}
+
 /// Logs a state once.
 fn tell(told: &mut Option<String>, state: &str) {
     if told.as_deref() != Some(state) {
         tracing::info!(state, "this relay does not read the log");
         *told = Some(state.to_owned());
     }
+}
+
+/// The reason why a stream is not read on.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The log contains rows of a table that this relay does not know.
+    #[error("{}", unexpected(.0))]
+    Stranger(String),
 }
 
 /// The reason why a leader stops.
@@ -87,6 +119,10 @@ pub(super) struct Leader {
     /// Whether the ledger is that of a stream that broke, and is continued.
     continues: bool,
     partial: Option<Partial>,
+    /// The tables whose rows this stream has, by their ids.
+    layouts: HashMap<u32, Layout>,
+    /// Whether another relay has to read on.
+    gives_up: bool,
     snapshot: Snapshot,
     look_at: Option<Instant>,
     look_pause: Duration,
@@ -108,6 +144,8 @@ impl Leader {
             reading: None,
             continues: false,
             partial: None,
+            layouts: HashMap::new(),
+            gives_up: false,
             snapshot: Snapshot::default(),
             look_at: None,
             look_pause: FIRST_LOOK,
@@ -149,6 +187,9 @@ impl Leader {
             if log.lead().is_none_or(|lead| lead.epoch != self.lead.epoch) {
                 return End::Deposed;
             }
+            if self.gives_up {
+                return End::Stop;
+            }
             if !log.beats.load(Ordering::Relaxed) {
                 self.disconnect();
             }
@@ -171,12 +212,15 @@ impl Leader {
         let error = match frames {
             Some(Ok(frames)) => match self.handle(frames).await {
                 Ok(()) => return,
-                Err(error) => error.to_string(),
+                Err(error) => {
+                    self.gives_up = matches!(error, Trouble::Stranger(_));
+                    error.to_string()
+                }
             },
             Some(Err(error)) => error.to_string(),
             None => "the stream ended".to_owned(),
         };
-        tracing::warn!(error, "the log's stream broke; connecting again");
+        tracing::warn!(error, "the log's stream broke");
         self.disconnect();
     }
 
@@ -212,7 +256,7 @@ impl Leader {
             self.log.end_lead();
             return Err("another relay leads".to_owned());
         };
-        check(&slot, &self.lead)?;
+        check(&slot, &self.lead, self.log.settings.table.as_ref())?;
         if slot.was_streamed {
             return Err("the last leader's connection to the slot is being ended".to_owned());
         }
@@ -243,6 +287,9 @@ impl Leader {
         }
         self.log.store.log_timeline(&self.lead).await.map_err(told)?;
         self.continues = true;
+        // The server describes its tables anew.
+        self.layouts.clear();
+        self.log.look_at_table().await.map_err(told)?;
         self.reading = Some(Reading::start(stream, &self.log));
         tracing::info!(slot = wanted.slot, from = %wanted.from, "reading the log");
         Ok(())
@@ -313,12 +360,14 @@ impl Leader {
 }
 
 /// Refuses a slot that does not have everything since the stored position.
-fn check(slot: &Slot, lead: &Lead) -> Result<(), String> {
+fn check(slot: &Slot, lead: &Lead, table: Option<&OutboxTable>) -> Result<(), String> {
     let name = &lead.slot;
     let known = slot.confirmed.map_or_else(|| "the beginning".to_owned(), |position| position.to_string());
+    let rows =
+        table.map_or_else(String::new, |table| format!(" with {table}, which has its rows unless they were deleted"));
     let risk = |until: &str| {
         format!(
-            "events that were committed between {known} and {until} may be lost; compare, then disable and enable the log"
+            "events that were committed between {known} and {until} may be lost; compare{rows}, then disable and enable the log"
         )
     };
     if slot.wal_level != "logical" {

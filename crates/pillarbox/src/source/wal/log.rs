@@ -39,7 +39,7 @@ pub struct LogMetrics {
     pub spilled: u64,
     /// Messages that claim to be events, but do not carry the secret.
     pub forged: u64,
-    /// Messages that carry the secret, but cannot be read. Each is a dead letter.
+    /// Messages that carry the secret, and rows of the outbox table, that cannot be read. Each is a dead letter.
     pub unreadable: u64,
     /// The bytes of the log that are not confirmed, if this relay leads.
     pub lag_bytes: Option<u64>,
@@ -47,6 +47,8 @@ pub struct LogMetrics {
     pub leads: bool,
     /// The reason why emits go into the table, if this relay leads.
     pub closed: Option<String>,
+    /// The reason why rows of [`WalSettings::table`] are not in the log, if this relay leads.
+    pub table_problem: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +73,8 @@ pub(super) struct Log {
     failing: Mutex<Option<String>>,
     /// The reason why the stream cannot be read.
     pub(super) problem: Mutex<Option<String>>,
+    /// The reason why rows of the outbox table are not in the log.
+    table_problem: Mutex<Option<String>>,
     /// The reason why the gate is closed.
     pub(super) closed: Mutex<Option<String>>,
     /// The server that is streamed.
@@ -111,6 +115,7 @@ impl Log {
             spilling: tokio::sync::Mutex::default(),
             failing: Mutex::default(),
             problem: Mutex::default(),
+            table_problem: Mutex::default(),
             closed: Mutex::default(),
             server: Mutex::default(),
             counters: Counters::default(),
@@ -135,6 +140,7 @@ impl Log {
             lag_bytes: leads.then(|| count(&self.counters.lag)),
             leads,
             closed: lock(&self.closed).clone().filter(|_| leads),
+            table_problem: lock(&self.table_problem).clone().filter(|_| leads),
         }
     }
 
@@ -199,6 +205,23 @@ impl Log {
     /// Returns why the last spill failed, if it did.
     pub(super) fn failing(&self) -> Option<String> {
         lock(&self.failing).clone()
+    }
+
+    // The outbox table of the application.
+
+    /// Looks whether its rows are in the log. What is missing was never written, so messages and other rows are read on.
+    pub(super) async fn look_at_table(&self) -> Result<(), StoreError> {
+        let Some(table) = &self.settings.table else { return Ok(()) };
+        let problem = self.store.log_published(Some(table), None).await?.missing(table);
+        let mut told = lock(&self.table_problem);
+        if *told != problem {
+            match &problem {
+                Some(problem) => tracing::error!(problem, "rows of the outbox table are not in the log"),
+                None => tracing::info!(%table, "rows of the outbox table are in the log"),
+            }
+            *told = problem;
+        }
+        Ok(())
     }
 
     // The order.

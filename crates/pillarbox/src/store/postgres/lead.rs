@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::error::Error;
 use super::lsn::Lsn;
+use super::outbox_table::OutboxTable;
 use super::replication::{Identity, Replication, ReplicationError, Subscription};
 use super::servers::Servers;
 use super::sql::sql_folder;
@@ -77,9 +78,16 @@ fn lsn(text: Option<String>) -> Result<Option<Lsn>, Error> {
 }
 
 impl PostgresStore {
-    /// Takes the lead if nobody has it.
-    pub(crate) async fn log_lead(&self, leader: Uuid, lease: Duration) -> Result<Option<Lead>, StoreError> {
+    /// Takes the lead if nobody has it, and if no other table than this is in the publication.
+    pub(crate) async fn log_lead(
+        &self,
+        leader: Uuid,
+        lease: Duration,
+        table: Option<&OutboxTable>,
+    ) -> Result<Option<Lead>, StoreError> {
         let statement = self.schema.query(LOG.log_lead).bind(leader).bind(lease.as_secs_f64());
+        let statement =
+            statement.bind(table.map(|table| table.schema.as_str())).bind(table.map(|table| table.name.as_str()));
         let read = |row: PgRow| {
             Ok::<_, Error>(Lead {
                 leader,

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::error::Error;
 use super::moment::Moment;
+use super::outbox_table::OutboxTable;
 use super::statement::PgRow;
 use super::{PostgresStore, SQL, database};
 use crate::error::StoreError;
@@ -16,6 +17,7 @@ use crate::error::StoreError;
 mod disable;
 mod enable;
 mod examine;
+pub(crate) mod published;
 
 /// The settings of [`PostgresStore::log_enable`].
 #[derive(Debug, Clone)]
@@ -28,11 +30,19 @@ pub struct LogSettings {
     pub patience: Duration,
     /// Whether events may be lost when a standby is promoted, on servers whose standbys do not copy slots.
     pub accept_failover_loss: bool,
+    /// An outbox table of the application, whose rows are events, too. It is added to the publication.
+    pub table: Option<OutboxTable>,
 }
 
 impl Default for LogSettings {
     fn default() -> Self {
-        Self { slot: None, size_limit: 65_536, patience: Duration::from_secs(3600), accept_failover_loss: false }
+        Self {
+            slot: None,
+            size_limit: 65_536,
+            patience: Duration::from_secs(3600),
+            accept_failover_loss: false,
+            table: None,
+        }
     }
 }
 
@@ -73,8 +83,10 @@ pub enum LogWait {
 pub struct LogStatus {
     /// The replication slot.
     pub slot: String,
-    /// The empty publication that the slot's output plugin needs.
+    /// The publication that the slot's output plugin needs. It is empty unless the rows of an outbox table are read.
     pub publication: String,
+    /// The tables in the publication: rows that are inserted into them are in the log.
+    pub tables: Vec<String>,
     /// When the log was enabled.
     pub enabled_at: DateTime<Utc>,
     /// The number of leaders so far.
@@ -167,6 +179,7 @@ impl LogStatus {
         Ok(Self {
             slot: row.try_get("slot")?,
             publication: row.try_get("publication")?,
+            tables: row.try_get("tables")?,
             enabled_at: moment("enabled_at")?.unwrap_or_default(),
             epoch: row.try_get("epoch")?,
             leader: row.try_get("leader")?,

@@ -147,6 +147,10 @@ impl Replication {
             ("replication", "database"),
             ("user", config.get_user().unwrap_or_default()),
             ("application_name", "pillarbox/log"),
+            // The forms of values in rows, whatever the role's settings are.
+            ("datestyle", "ISO"),
+            ("timezone", "UTC"),
+            ("bytea_output", "hex"),
         ];
         parameters.extend(config.get_dbname().map(|name| ("database", name)));
         parameters.extend(config.get_options().map(|options| ("options", options)));

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 
 use super::super::content::{self, Origin};
-use super::super::frame::Frame;
+use super::super::frame::{Frame, Relation, Value};
 use super::super::ledger::{Read, Which, release};
+use super::super::row::{self, Layout};
 use super::super::snapshot::Snapshot;
-use super::Leader;
+use super::{Leader, Trouble};
 use crate::clock;
 use crate::delivery::{Change, Verdict};
 use crate::error::StoreError;
@@ -28,9 +29,10 @@ const LOOK: Duration = Duration::from_millis(10);
 pub(super) struct Partial {
     xid: u32,
     commit: Lsn,
+    committed_at: DateTime<Utc>,
     /// The events that are not poured.
     events: Vec<Read>,
-    /// The number of messages of ours so far.
+    /// The number of messages and rows so far.
     count: u32,
     bytes: usize,
     pour: Option<Pour>,
@@ -38,18 +40,23 @@ pub(super) struct Partial {
 }
 
 impl Leader {
-    pub(super) async fn handle(&mut self, frames: Vec<Frame>) -> Result<(), StoreError> {
+    pub(super) async fn handle(&mut self, frames: Vec<Frame>) -> Result<(), Trouble> {
         for frame in frames {
             match frame {
-                Frame::Begin { commit, xid } => {
+                Frame::Begin { commit, at, xid } => {
                     let events = Vec::new();
-                    self.partial = Some(Partial { xid, commit, events, count: 0, bytes: 0, pour: None, poured: 0 });
+                    let committed_at = at;
+                    let begun =
+                        Partial { xid, commit, committed_at, events, count: 0, bytes: 0, pour: None, poured: 0 };
+                    self.partial = Some(begun);
                 }
                 Frame::Message { prefix, content } => match self.prefix.origin(&prefix) {
                     Origin::Ours => self.message(&content).await?,
                     Origin::Forged => self.forged(),
                     Origin::Other => {}
                 },
+                Frame::Relation(relation) => self.relation(relation).await?,
+                Frame::Row { table, values } => self.row(table, &values).await?,
                 Frame::Loose { prefix } if self.prefix.origin(&prefix) != Origin::Other => self.forged(),
                 Frame::Commit { end } => self.commit(end).await?,
                 Frame::Alive { end, .. } if self.partial.is_none() => self.log.ledger().alive(end, clock::now()),
@@ -77,17 +84,52 @@ impl Leader {
 
     async fn message(&mut self, content: &[u8]) -> Result<(), StoreError> {
         let Some(partial) = &mut self.partial else { return Ok(()) };
-        let index = partial.count;
-        partial.count += 1;
         let read = match content::read(content) {
             Ok(event) => Read { event: Arc::new(event), unreadable: None },
             Err(why) => {
                 self.log.counters.unreadable.fetch_add(1, Ordering::Relaxed);
-                let event = content::dead_letter(partial.commit, index, content, Utc::now());
+                let event = content::dead_letter(partial.commit, partial.count, content, Utc::now());
                 tracing::error!(id = %event.id, why, "a message in the log cannot be read; it is a dead letter");
                 Read { event, unreadable: Some(format!("the message in the log cannot be read: {why}")) }
             }
         };
+        self.add(read).await
+    }
+
+    /// Notes the columns of a table. A table that this relay's configuration does not name, and that the publication still contains, is
+    /// another relay's to read: its rows are not passed by.
+    async fn relation(&mut self, relation: Relation) -> Result<(), Trouble> {
+        let table = self.log.settings.table.as_ref();
+        if table.is_none_or(|table| !row::is(&relation, table)) {
+            let name = format!("{}.{}", relation.schema, relation.name);
+            let published = self.log.store.log_published(table, None).await?;
+            if published.strangers(table).contains(&name.as_str()) {
+                return Err(Trouble::Stranger(name));
+            }
+        }
+        self.layouts.insert(relation.id, Layout::of(relation, table));
+        Ok(())
+    }
+
+    async fn row(&mut self, table: u32, values: &[Value]) -> Result<(), StoreError> {
+        let Some(partial) = &mut self.partial else { return Ok(()) };
+        // The server describes each table before its first row.
+        let Some(layout) = self.layouts.get(&table) else { return Ok(()) };
+        let read = match layout.read(values, partial.committed_at) {
+            Ok(event) => Read { event: Arc::new(event), unreadable: None },
+            Err(why) => {
+                self.log.counters.unreadable.fetch_add(1, Ordering::Relaxed);
+                let (event, reason) = layout.dead_letter(partial.commit, partial.count, values, &why, Utc::now());
+                tracing::error!(id = %event.id, reason, "a row of the outbox table cannot be read; it is a dead letter");
+                Read { event, unreadable: Some(reason) }
+            }
+        };
+        self.add(read).await
+    }
+
+    async fn add(&mut self, read: Read) -> Result<(), StoreError> {
+        let Some(partial) = &mut self.partial else { return Ok(()) };
+        partial.count += 1;
         partial.bytes += read.event.payload.get().len();
         partial.events.push(read);
         if partial.events.len() >= LARGE || partial.bytes >= LARGE_BYTES {
@@ -119,10 +161,17 @@ impl Leader {
 
     /// Inserts what has arrived of a large transaction.
     async fn pour(&mut self) -> Result<(), StoreError> {
-        let Some(partial) = &mut self.partial else { return Ok(()) };
-        if partial.pour.is_none() {
-            partial.pour = Some(self.log.store.log_pour().await?);
+        if self.partial.as_ref().is_some_and(|partial| partial.pour.is_none()) {
+            if self.log.is_ordered() || !self.log.is_order_known() {
+                // Events get their places in the order as they are inserted, and those in the ledger were committed before.
+                self.empty_ledger().await?;
+            }
+            let pour = self.log.store.log_pour().await?;
+            if let Some(partial) = &mut self.partial {
+                partial.pour = Some(pour);
+            }
         }
+        let Some(partial) = &mut self.partial else { return Ok(()) };
         let Some(pour) = &mut partial.pour else { return Ok(()) };
         let events = std::mem::take(&mut partial.events);
         partial.bytes = 0;
@@ -135,18 +184,14 @@ impl Leader {
     async fn poured(&mut self, end: Lsn) -> Result<(), StoreError> {
         let Some(partial) = self.partial.take() else { return Ok(()) };
         let Some(pour) = partial.pour else { return Ok(()) };
-        while !self.snapshot.sees(partial.xid) || self.log.ledger().hidden_since().is_some() {
-            let text = self.log.store.log_snapshot().await?;
-            self.snapshot = Snapshot::read(&text).unwrap_or_default();
-            self.reveal();
+        while !self.snapshot.sees(partial.xid) {
+            self.see().await?;
             if !self.snapshot.sees(partial.xid) {
                 tokio::time::sleep(LOOK).await;
             }
         }
-        while !self.log.ledger().is_empty() {
-            if self.log.spill(Which::Everything).await? == 0 && self.log.lead().is_none() {
-                return Ok(());
-            }
+        if !self.empty_ledger().await? {
+            return Ok(());
         }
         match self.log.store.log_poured(pour, self.lead.epoch, end).await {
             Ok(Spill::Done) => {
@@ -166,6 +211,32 @@ impl Leader {
                 Err(error)
             }
         }
+    }
+}
+
+impl Leader {
+    /// Reads which transactions are visible.
+    async fn see(&mut self) -> Result<(), StoreError> {
+        let text = self.log.store.log_snapshot().await?;
+        self.snapshot = Snapshot::read(&text).unwrap_or_default();
+        self.reveal();
+        Ok(())
+    }
+
+    /// Spills everything before the transaction that is arriving, as soon as it is visible. Returns false if this relay no longer leads.
+    async fn empty_ledger(&mut self) -> Result<bool, StoreError> {
+        while self.log.ledger().hidden_since().is_some() {
+            self.see().await?;
+            if self.log.ledger().hidden_since().is_some() {
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+        while !self.log.ledger().is_empty() {
+            if self.log.spill(Which::Everything).await? == 0 && self.log.lead().is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::published::OPTIONS;
 use super::{FAILOVER_SLOTS, Facts, LogError, LogSettings, LogStatus, LogWait};
 use crate::store::postgres::error::Error;
 use crate::store::postgres::{PostgresStore, SQL, database};
@@ -14,10 +15,10 @@ const NAME_LIMIT: usize = 63;
 const DENIED: &str = "42501";
 
 impl PostgresStore {
-    /// Enables the log: an empty publication, a replication slot behind it, and the rows that emit and relays read. Emit uses the
-    /// log once a relay reads it. Does nothing if the log is enabled already.
+    /// Enables the log: a publication, a replication slot behind it, and the rows that emit and relays read. Emit uses the log once a
+    /// relay reads it. If the log is enabled already, only [`LogSettings::table`] is added, if its rows are not in the log yet.
     ///
-    /// The slot waits for all transactions that are open; `waiting` is called with them once a second.
+    /// Rows that were inserted into that table before are not in the log. The slot waits for all transactions that are open; `waiting` is called with them once a second.
     ///
     /// # Errors
     /// When the server or the role does not allow it, with what to do, or when the database returns an error. Then nothing is left
@@ -29,14 +30,24 @@ impl PostgresStore {
     ) -> Result<LogStatus, LogError> {
         let facts = self.log_facts().await.map_err(database("reading the server's settings"))?;
         facts.check(settings).map_err(LogError::Refused)?;
+        if let Some(table) = &settings.table {
+            self.log_table_check(table, &facts.role).await?;
+        }
         if let Some(status) = self.log_status().await? {
-            return status.still_enabled();
+            let status = status.still_enabled()?;
+            let Some(table) = &settings.table else { return Ok(status) };
+            self.log_publish(table, settings, waiting).await?;
+            return self.log_still_enabled().await;
         }
         let name = match &settings.slot {
             Some(name) => checked(name).map_err(LogError::Refused)?,
             None => slot_name(self.schema.name(), &facts.database),
         };
-        let publish = format!("CREATE PUBLICATION {name}");
+        // The slot begins when every transaction is over that was open before, so no row of the table is missed after it.
+        let publish = match &settings.table {
+            None => format!("CREATE PUBLICATION {name}"),
+            Some(table) => format!("CREATE PUBLICATION {name} FOR TABLE ONLY {} WITH ({OPTIONS})", table.quoted()),
+        };
         self.log_run(&publish).await.map_err(|error| refused(&error, "publication", &name, &facts))?;
         let position = match self.create_slot(&name, &facts, settings, waiting).await {
             Ok(position) => position,
@@ -51,6 +62,10 @@ impl PostgresStore {
             self.log_undo(&format!("DROP PUBLICATION {name}")).await;
             return Err(database("enabling the log")(error).into());
         }
+        self.log_still_enabled().await
+    }
+
+    async fn log_still_enabled(&self) -> Result<LogStatus, LogError> {
         let status = self.log_status().await?;
         status.ok_or_else(|| LogError::Refused("the log was disabled by somebody else meanwhile".to_owned()))
     }

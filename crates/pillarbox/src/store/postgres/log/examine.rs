@@ -47,8 +47,16 @@ impl LogStatus {
     fn server(&self) -> Option<Finding> {
         let (slot, from) = (&self.slot, self.confirmed.as_deref().unwrap_or("its beginning"));
         let at_risk = format!("events in the log behind {from} may be lost");
-        let fix =
-            "compare with the application's data; then `pillarbox wal disable --force` and `pillarbox wal enable`";
+        let fix = match self.tables.first() {
+            None => {
+                "compare with the application's data; then `pillarbox wal disable --force` and `pillarbox wal enable`"
+                    .to_owned()
+            }
+            Some(table) => format!(
+                "compare with the application's data and the rows that are left in {table}; then `pillarbox wal disable --force` and `pillarbox \
+                 wal enable --table {table}`"
+            ),
+        };
         let status = self.wal_status.as_deref();
         if !self.has_slot {
             return Some(Finding::bad(ABOUT, format!("the replication slot {slot} does not exist; {at_risk}"), fix));
@@ -97,8 +105,7 @@ impl LogStatus {
             return Some(Finding::notice(ABOUT, found, "finish it: `pillarbox wal disable`"));
         }
         if !self.is_led {
-            let found =
-                format!("no relay reads the log, so events go into the table; {} of it are unread", size(bytes));
+            let found = format!("no relay reads the log, so {}; {} of it are unread", self.waits(), size(bytes));
             return Some(Finding::bad(ABOUT, found, "start a relay with [source] kind = \"wal\""));
         }
         if !self.is_here {
@@ -112,6 +119,14 @@ impl LogStatus {
             let found = format!("the relay is {} of log behind", size(bytes));
             Finding::notice(ABOUT, found, "look at its destinations, and for long transactions, which keep the log")
         })
+    }
+
+    /// Returns what becomes of events while nobody reads.
+    fn waits(&self) -> String {
+        match self.tables.first() {
+            None => "events go into the table".to_owned(),
+            Some(table) => format!("rows of {table} wait in it, and other events go into the table"),
+        }
     }
 
     fn rights(&self) -> Option<Finding> {
@@ -158,6 +173,7 @@ mod tests {
         LogStatus {
             slot: "s".to_owned(),
             publication: "s".to_owned(),
+            tables: Vec::new(),
             enabled_at: chrono::DateTime::UNIX_EPOCH,
             epoch: 1,
             leader: Some(uuid::Uuid::nil()),
@@ -200,6 +216,11 @@ mod tests {
             (LogStatus { keep_bytes: None, ..good() }, Level::Bad, "max_slot_wal_keep_size is -1"),
             (LogStatus { safe_wal_bytes: Some(249), ..good() }, Level::Bad, "249 bytes of log until"),
             (LogStatus { is_led: false, ..good() }, Level::Bad, "no relay reads the log"),
+            (
+                LogStatus { is_led: false, tables: vec!["shop.events".to_owned()], ..good() },
+                Level::Bad,
+                "no relay reads the log, so rows of shop.events wait in it",
+            ),
             (LogStatus { is_here: false, ..good() }, Level::Notice, "promoted"),
             (LogStatus { leaving: true, is_led: false, ..good() }, Level::Notice, "being disabled"),
             (
