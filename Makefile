@@ -1,7 +1,7 @@
 # The commands of everyday work; `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-long fmt lint guide demo torture simulate failover inbox measure bench bench-quick bench-compare bench-celery servers servers-stop
+.PHONY: help setup test test-long test-postgres fmt lint guide demo torture simulate failover inbox measure bench bench-quick bench-compare bench-celery servers servers-stop
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,6 +16,10 @@ test: ## everything that must pass: format, lints, tests and doc tests, on priva
 test-long: ## hours of simulation, torture in fifteen variants and failover: make test-long KILLS=200
 	@scripts/setup
 	@KILLS=$(KILLS) FAILOVERS=$(FAILOVERS) scripts/test-long
+
+test-postgres: ## the tests of PostgreSQL on all versions: make test-postgres VERSIONS="14 17"
+	@scripts/setup
+	@scripts/test-postgres $(VERSIONS)
 
 fmt: ## format the code
 	cargo fmt --all
@@ -38,7 +42,7 @@ simulate: ## real relays on simulated time, store and destinations: make simulat
 	cargo build --release -p pillarbox-testkit --bin simulate
 	$${CARGO_TARGET_DIR:-target}/release/simulate $(ARGS)
 
-failover: ## kill primaries, promote standbys, drop packets: make failover ARGS="--failovers 3 --way haproxy"
+failover: ## kill primaries, promote standbys, drop packets: make failover ARGS="--failovers 3 --way slot"
 	@scripts/setup
 	cargo build --release -p pillarbox-cli -p pillarbox-testkit
 	$${CARGO_TARGET_DIR:-target}/release/failover $(ARGS)

@@ -1,4 +1,4 @@
-//! The short form of `make failover`: one failover each way, and one network that swallows.
+//! The short form of `make failover`: one or two failovers each way, and one network that swallows.
 
 use std::process::Command;
 
@@ -20,6 +20,11 @@ fn a_failover_among_several_hosts_loses_nothing() {
 #[test]
 fn a_failover_behind_haproxy_loses_nothing() {
     failover("haproxy", 1);
+}
+
+#[test]
+fn a_failover_with_a_slot_that_the_standby_copies_loses_nothing() {
+    failover("slot", 1);
 }
 
 #[test]

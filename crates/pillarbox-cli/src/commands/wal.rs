@@ -184,12 +184,19 @@ fn render(status: &LogStatus) -> String {
             )
         }
     };
+    let failover = match (status.fails_over, &status.standby_slots) {
+        (Some(true), Some(standbys)) => format!("yes; the server waits for {standbys}"),
+        (Some(true), None) => "yes".to_owned(),
+        (Some(false), _) => "no".to_owned(),
+        (None, _) => "no; PostgreSQL 17 and newer have failover slots".to_owned(),
+    };
     let rows = [
         ("repeatable events", events),
         ("leader", leader),
         ("confirmed", status.confirmed.clone().unwrap_or_else(|| "nothing yet".to_owned())),
         ("undelivered log", bytes(status.undelivered_bytes)),
         ("slot", format!("{}: {slot}", status.slot)),
+        ("failover slot", failover),
         ("retained log", bytes(status.retained_bytes)),
         ("left until lost", bytes(status.safe_wal_bytes)),
         ("largest event", bytes(status.size_limit.filter(|limit| *limit >= 0).map(i64::from))),

@@ -7,15 +7,18 @@ use std::time::Duration;
 use sqlx::{Connection, PgConnection};
 use tempfile::TempDir;
 
-use super::install;
+use super::install::{self, Install};
 use crate::process::Signal;
 use crate::{port, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(120);
+/// The settings of a server whose log can be decoded.
+const LOGICAL: [(&str, &str); 3] = [("fsync", "off"), ("wal_level", "logical"), ("max_slot_wal_keep_size", "256MB")];
 
 /// A server on a loopback port and in a temporary directory of its own. It ends when the value is dropped.
 #[derive(Debug)]
 pub struct PrivatePostgres {
+    install: Install,
     directory: TempDir,
     port: u16,
     settings: Vec<String>,
@@ -36,7 +39,7 @@ impl PrivatePostgres {
     /// # Panics
     /// When PostgreSQL is missing or does not start.
     pub async fn start_logical() -> Self {
-        Self::start_with(&[("fsync", "off"), ("wal_level", "logical"), ("max_slot_wal_keep_size", "256MB")]).await
+        Self::start_with(&LOGICAL).await
     }
 
     /// Starts a server with these settings of `postgresql.conf`, and otherwise PostgreSQL's own, durable defaults.
@@ -44,10 +47,23 @@ impl PrivatePostgres {
     /// # Panics
     /// When PostgreSQL is missing or does not start.
     pub async fn start_with(settings: &[(&str, &str)]) -> Self {
+        Self::start_installed(Install::chosen(), settings).await
+    }
+
+    /// Starts a server of a certain major version, for a test that needs one. The others run on the version that
+    /// `PILLARBOX_TEST_POSTGRES_VERSION` chooses.
+    ///
+    /// # Panics
+    /// When this version is missing or does not start.
+    pub async fn start_version(version: u32, settings: &[(&str, &str)]) -> Self {
+        Self::start_installed(Install::version(version), settings).await
+    }
+
+    async fn start_installed(install: Install, settings: &[(&str, &str)]) -> Self {
         let directory = install::directory();
-        install::init(&directory.path().join("data"), directory.path());
+        install.init(&directory.path().join("data"), directory.path());
         let settings = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let mut postgres = Self { directory, port: port::free(), settings, server: None };
+        let mut postgres = Self { install, directory, port: port::free(), settings, server: None };
         postgres.start_again().await;
         postgres
     }
@@ -87,13 +103,36 @@ impl PrivatePostgres {
     /// # Panics
     /// When that fails.
     pub async fn start_standby_on(&self, port: u16) -> Self {
+        self.copy(port, None, &[]).await
+    }
+
+    /// Starts a hot standby that copies failover slots, for PostgreSQL 17 and newer: with a physical slot of this name on this
+    /// server, with `hot_standby_feedback`, and with `sync_replication_slots`. It may take the port of an earlier server.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub async fn start_standby_with_slots(&self, slot: &str, port: Option<u16>) -> Self {
+        let settings = [("hot_standby_feedback", "on"), ("sync_replication_slots", "on"), ("primary_slot_name", slot)];
+        self.copy(port.unwrap_or_else(port::free), Some(slot), &settings).await
+    }
+
+    async fn copy(&self, port: u16, slot: Option<&str>, settings: &[(&str, &str)]) -> Self {
         let directory = install::directory();
-        let mut copy = install::command("pg_basebackup", directory.path());
+        let mut copy = self.install.command("pg_basebackup", directory.path());
         copy.args(["-D", "data", "-R", "-X", "stream", "-c", "fast", "--no-sync", "-d"]).arg(self.url());
+        if let Some(slot) = slot {
+            copy.args(["--create-slot", "--slot", slot]);
+        }
         let copied = tokio::task::spawn_blocking(move || copy.output()).await.expect("pg_basebackup does not panic");
         let copied = copied.expect("pg_basebackup can be started");
         assert!(copied.status.success(), "pg_basebackup: {}", String::from_utf8_lossy(&copied.stderr));
-        let mut standby = Self { directory, port, settings: self.settings.clone(), server: None };
+        let own = settings.iter().map(|(name, value)| format!("{name}={value}"));
+        // A setting of this server that the standby has, too, is the standby's.
+        let inherited = self.settings.iter().filter(|setting| {
+            settings.iter().all(|(name, _)| setting.split_once('=').is_none_or(|(inherited, _)| inherited != *name))
+        });
+        let settings = inherited.cloned().chain(own).collect();
+        let mut standby = Self { install: self.install.clone(), directory, port, settings, server: None };
         standby.start_again().await;
         standby
     }
@@ -173,11 +212,29 @@ impl PrivatePostgres {
         self.server = Some(server);
     }
 
+    /// Changes a setting, from the next start on.
+    pub fn change(&mut self, name: &str, value: &str) {
+        self.settings.retain(|setting| setting.split_once('=').is_none_or(|(known, _)| known != name));
+        self.settings.push(format!("{name}={value}"));
+    }
+
+    /// Starts the server after `stop`, waits until it has ended, and returns its log.
+    ///
+    /// # Panics
+    /// When it goes on running.
+    pub async fn refuse_to_start(&mut self) -> String {
+        assert!(self.server.is_none(), "the server is running");
+        let mut server = self.spawn();
+        let ended = async || server.try_wait().expect("an own child can be asked").is_some();
+        wait_until("PostgreSQL has refused to start", PATIENCE, ended).await;
+        fs::read_to_string(self.directory.path().join("server.log")).expect("the log can be read")
+    }
+
     fn spawn(&self) -> Child {
         let directory = self.directory.path();
         let log = File::options().create(true).append(true).open(directory.join("server.log"));
         let log = log.expect("the log can be opened");
-        let mut command = install::command("postgres", directory);
+        let mut command = self.install.command("postgres", directory);
         command.args(["-D", "data", "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]);
         command.arg("-c").arg(format!("port={}", self.port));
         for setting in &self.settings {

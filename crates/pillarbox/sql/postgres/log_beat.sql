@@ -1,14 +1,25 @@
 -- Beat: renews the leader's lease, stores its position, and opens the gate for emits if it may be open, or closes it. The
 -- position is on disk when this returns: the server is told only afterwards that it may forget the log up to there.
 -- $1 leader, $2 epoch, $3 seconds of the lease, $4 position, $5 the reason why the relay wants the gate closed, $6 seconds that
--- the gate stays open, $7 system identifier of the server that is streamed.
+-- the gate stays open, $7 system identifier of the server that is streamed, $8 timeline of the lead. No row if another relay leads, or on
+-- another timeline: positions of a killed primary may be behind spills that a promoted standby does not have.
 WITH slot AS MATERIALIZED (
     SELECT log.slot, log.leaving, slot.wal_status, slot.safe_wal_size,
-           pg_size_bytes(current_setting('max_slot_wal_keep_size')) AS keep
+           pg_size_bytes(current_setting('max_slot_wal_keep_size')) AS keep,
+           -- Since version 17 the server sends a failover slot only what these standbys have.
+           CASE WHEN (to_jsonb(slot.*) ->> 'failover')::boolean
+                THEN nullif(current_setting('synchronized_standby_slots', true), '') END AS waits_for
     FROM {schema}.outbox_log AS log
     LEFT JOIN pg_replication_slots AS slot ON slot.slot_name = log.slot AND slot.database = current_database()
+), standbys AS MATERIALIZED (
+    SELECT string_agg(wanted.name, ', ') AS missing
+    FROM slot, regexp_split_to_table(translate(slot.waits_for, '" ', ''), ',') AS wanted (name)
+    WHERE NOT EXISTS (SELECT FROM pg_replication_slots AS standby
+                      WHERE standby.slot_name = wanted.name AND standby.slot_type = 'physical' AND standby.active)
 ), judged AS MATERIALIZED (
-    SELECT CASE
+    SELECT slot.waits_for IS NOT NULL AS waits,
+           current_setting('synchronous_standby_names') ~* '(^|[ ,("])([*]|pillarbox/log)($|[ ,)"])' AS is_synchronous,
+           CASE
         WHEN $5::text IS NOT NULL THEN $5
         WHEN leaving THEN 'the log is being disabled'
         WHEN current_setting('wal_level') <> 'logical' THEN
@@ -18,8 +29,10 @@ WITH slot AS MATERIALIZED (
         WHEN keep < 0 THEN 'max_slot_wal_keep_size has no limit, so a slot that nobody reads could fill the disk; set one'
         WHEN safe_wal_size < keep / 4 THEN
             'less than a quarter of max_slot_wal_keep_size is left; the relay is behind, or a long transaction is open'
+        WHEN standbys.missing IS NOT NULL THEN
+            'the server holds the log back for standbys that are not connected; synchronized_standby_slots names ' || standbys.missing
         END AS closed
-    FROM slot
+    FROM slot, standbys
 )
 UPDATE {schema}.outbox_log AS log
 SET leader_until = clock_timestamp() + $3 * interval '1 second', confirmed = greatest(confirmed, $4::text::pg_lsn),
@@ -27,8 +40,9 @@ SET leader_until = clock_timestamp() + $3 * interval '1 second', confirmed = gre
 FROM judged,
      (SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
                         ELSE current_setting('synchronous_commit') END, true)) AS durable
-WHERE log.leader = $1 AND log.epoch = $2
+WHERE log.leader = $1 AND log.epoch = $2 AND {schema}.outbox_log_timeline() = $8::text
 RETURNING log.confirmed::text, log.leaving, judged.closed, (pg_current_wal_insert_lsn() - log.confirmed)::bigint,
+          pg_current_wal_insert_lsn()::text, judged.waits, judged.is_synchronous,
           setval('{schema}.outbox_log_until'::regclass,
                  -- `leaving` once more: the row may have changed since it was judged.
                  CASE WHEN judged.closed IS NULL AND NOT log.leaving THEN ceil(date_part('epoch', clock_timestamp()) + $6)::bigint ELSE 0 END)

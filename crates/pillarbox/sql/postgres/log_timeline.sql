@@ -1,4 +1,5 @@
--- Lets emit write into the log of this server's timeline: a relay reads it now. $1 epoch.
+-- Lets emit write into the log of this server's timeline: a relay reads it now. $1 epoch, $2 timeline of the lead.
 UPDATE {schema}.outbox_log_key AS key
-SET timeline = {schema}.outbox_log_timeline()
-WHERE key.timeline <> {schema}.outbox_log_timeline() AND EXISTS (SELECT FROM {schema}.outbox_log WHERE epoch = $1)
+SET timeline = $2::text
+WHERE key.timeline <> $2::text AND {schema}.outbox_log_timeline() = $2::text
+  AND EXISTS (SELECT FROM {schema}.outbox_log WHERE epoch = $1)

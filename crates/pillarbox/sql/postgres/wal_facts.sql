@@ -5,6 +5,8 @@ SELECT current_setting('wal_level') AS wal_level, current_setting('server_versio
        -- -1 is no limit.
        CASE current_setting('max_slot_wal_keep_size') WHEN '-1' THEN -1::bigint
             ELSE pg_size_bytes(current_setting('max_slot_wal_keep_size')) END AS keep,
+       -- Since version 18. In the server's unit.
+       nullif(current_setting('idle_replication_slot_timeout', true), '0') AS idle_timeout,
        current_setting('max_replication_slots')::int - (SELECT count(*) FROM pg_replication_slots)::int AS free_slots,
        -- Managed services have roles instead of the attribute.
        EXISTS (SELECT FROM pg_roles WHERE rolname = current_user AND (rolsuper OR rolreplication))

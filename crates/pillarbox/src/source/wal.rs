@@ -33,6 +33,7 @@ mod reader;
 mod row;
 mod settle;
 mod snapshot;
+mod told;
 
 use log::Log;
 pub use log::LogMetrics;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use pillarbox::relay::BreakerSettings;
 use pillarbox::source::wal::{LogMetrics, OutboxTable, WalSettings, WalStore};
-use pillarbox::store::postgres::{LogSettings, PostgresStore};
+use pillarbox::store::postgres::{LogSettings, PostgresSettings, PostgresStore};
 use pillarbox::{
     Destination, Message, OnDelivered, Relay, RelaySettings, RetryPolicy, Route, SendError, Sink, StoreError,
 };
@@ -23,9 +23,10 @@ use uuid::Uuid;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The settings of a server whose log can be read.
-const LOGICAL: [(&str, &str); 3] = [("fsync", "off"), ("wal_level", "logical"), ("max_slot_wal_keep_size", "1GB")];
+pub(crate) const LOGICAL: [(&str, &str); 3] =
+    [("fsync", "off"), ("wal_level", "logical"), ("max_slot_wal_keep_size", "1GB")];
 
-const SLOT: &str = "pillarbox_log";
+pub(crate) const SLOT: &str = "pillarbox_log";
 
 pub(crate) struct Outbox {
     pub(crate) server: PrivatePostgres,
@@ -69,6 +70,13 @@ impl Outbox {
         WalStore::new(PostgresStore::connect(&self.server.url(), "public").await.unwrap(), settings)
     }
 
+    /// Opens a store on other servers than this one.
+    pub(crate) async fn store_at(&self, url: &str) -> WalStore {
+        let settings = WalSettings { lease: Duration::from_secs(4), ..WalSettings::default() };
+        let patient = PostgresSettings { deadline: Duration::from_secs(2), ..PostgresSettings::default() };
+        WalStore::new(PostgresStore::connect_with(url, "public", patient).await.unwrap(), settings)
+    }
+
     /// Starts a relay that sends everything to this place, and waits until it reads the log and has opened the gate.
     pub(crate) async fn relay(&self, place: &Place) -> Running {
         let running = self.start(place, impatient()).await;
@@ -77,10 +85,7 @@ impl Outbox {
     }
 
     pub(crate) async fn start(&self, place: &Place, settings: RelaySettings) -> Running {
-        let store = self.store().await;
-        let destination = Destination::new("place", place.clone()).timeout(Duration::from_secs(1));
-        let relay = Relay::builder(Arc::new(store.clone())).settings(settings).destination(destination);
-        Running::start(store, relay.route(Route::new("*", ["place"])).build().unwrap())
+        Running::with(self.store().await, place, settings)
     }
 
     /// Connects again, after the server was restarted.
@@ -181,6 +186,17 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Starts a relay that sends everything to this place.
+    pub(crate) fn to(store: WalStore, place: &Place) -> Self {
+        Self::with(store, place, impatient())
+    }
+
+    fn with(store: WalStore, place: &Place, settings: RelaySettings) -> Self {
+        let destination = Destination::new("place", place.clone()).timeout(Duration::from_secs(1));
+        let relay = Relay::builder(Arc::new(store.clone())).settings(settings).destination(destination);
+        Self::start(store, relay.route(Route::new("*", ["place"])).build().unwrap())
+    }
+
     pub(crate) fn start(store: WalStore, relay: Relay) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move { relay.run(async { drop(stopped.await) }).await });

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod delivering;
+mod failover;
 mod fixture;
 mod leading;
 mod refusing;

@@ -1,9 +1,27 @@
 //! Messages that are not events, and slots that do not have everything.
 
+use pillarbox::store::Level;
+use pillarbox::store::postgres::{LogError, LogSettings};
+use pillarbox::{Event, Inspect};
 use pillarbox_testkit::{PrivatePostgres, wait_until};
 use sqlx::postgres::PgPool;
 
-use super::fixture::{Outbox, PATIENCE, Place, create_slot, set};
+use super::fixture::{LOGICAL, Outbox, PATIENCE, Place, Running, create_slot, set};
+
+/// Waits until the leader says why the gate is closed.
+async fn says(relay: &Running, text: &str) {
+    wait_until("the relay says what is wrong", PATIENCE, async || {
+        relay.metrics().closed.is_some_and(|reason| reason.contains(text))
+    })
+    .await;
+}
+
+/// Returns what `doctor` finds bad about the log.
+async fn bad(relay: &Running) -> Vec<String> {
+    let status = relay.store.table().log_status().await.unwrap().unwrap();
+    let findings = status.findings().into_iter().filter(|finding| finding.level == Level::Bad);
+    findings.map(|finding| format!("{}: {}", finding.found, finding.fix)).collect()
+}
 
 #[tokio::test]
 async fn forged_messages_are_ignored_and_unreadable_ones_are_dead_letters() {
@@ -43,18 +61,17 @@ async fn a_slot_that_is_gone_or_was_created_again_closes_the_gate_and_names_the_
                      SELECT pg_drop_replication_slot('pillarbox_log')";
     wait_until("the slot is dropped", PATIENCE, async || sqlx::raw_sql(drop_slot).execute(&outbox.pool).await.is_ok())
         .await;
-    let says = async |text: &str| {
-        wait_until("the relay says what is wrong", PATIENCE, async || {
-            relay.metrics().closed.is_some_and(|reason| reason.contains(text))
-        })
-        .await;
-    };
-    says("does not exist: events that were committed between").await;
+    says(&relay, "does not exist: events that were committed between").await;
     outbox.gate_is(false).await;
+    let found = bad(&relay).await;
+    assert!(
+        found[0].starts_with("the replication slot pillarbox_log does not exist; events in the log behind"),
+        "{found:?}"
+    );
     // Committed while no slot keeps the log.
     outbox.emit(1).await;
     create_slot(&outbox.pool).await;
-    says("was created again or moved by another program: events that were committed between").await;
+    says(&relay, "was created again or moved by another program: events that were committed between").await;
     assert!(!outbox.is_open().await);
     relay.stop().await;
 }
@@ -97,5 +114,83 @@ async fn without_a_limit_of_the_log_the_gate_stays_closed() {
     })
     .await;
     assert!(!outbox.is_open().await);
+    relay.stop().await;
+}
+
+#[tokio::test]
+async fn a_slot_that_the_server_has_given_up_closes_the_gate_until_a_person_begins_again() {
+    let limits = [("max_slot_wal_keep_size", "16MB"), ("min_wal_size", "32MB"), ("max_wal_size", "32MB")];
+    let settings = [&LOGICAL[..2], &limits].concat();
+    let outbox = Outbox::on(PrivatePostgres::start_with(&settings).await).await;
+    let place = Place::fine();
+    let relay = outbox.relay(&place).await;
+    let ids = outbox.emit(1).await;
+    place.gets(&ids).await;
+    relay.stop().await;
+    // Nobody reads it, and the server keeps too much for the slot.
+    outbox.emit(1).await;
+    let more = "SELECT pg_logical_emit_message(false, 'noise', ''); SELECT pg_switch_wal(); CHECKPOINT";
+    let lost = "SELECT wal_status = 'lost' FROM pg_replication_slots";
+    wait_until("the slot is lost", PATIENCE, async || {
+        sqlx::raw_sql(more).execute(&outbox.pool).await.unwrap();
+        sqlx::query_scalar(lost).fetch_one(&outbox.pool).await.unwrap()
+    })
+    .await;
+    let relay = outbox.start(&place, super::fixture::impatient()).await;
+    says(&relay, "has lost its log: events that were committed between").await;
+    assert!(!outbox.is_open().await);
+    let found = bad(&relay).await;
+    let text = "the replication slot pillarbox_log is lost: the server has removed log that it needs; events in the log behind";
+    assert!(found[0].starts_with(text) && found[0].contains("pillarbox wal disable --force"), "{found:?}");
+    let event = || Event::new("Order", 1, "order.placed").repeatable();
+    let emitted = relay.store.table().emit(event()).await.unwrap();
+    assert!(emitted.seq.is_some(), "it is in the table");
+    place.gets(&[emitted.id]).await;
+
+    let table = relay.store.table();
+    let refused = table.log_enable(&LogSettings::default(), &mut |_| {}).await.unwrap_err();
+    let LogError::Refused(why) = refused else { panic!("{refused:?}") };
+    assert!(why.contains("its replication slot is lost"), "{why}");
+    assert!(table.log_disable_now().await.unwrap());
+    table.log_enable(&LogSettings::default(), &mut |_| {}).await.unwrap();
+    outbox.gate_is(true).await;
+    let emitted = table.emit(event()).await.unwrap();
+    assert!(emitted.seq.is_none(), "it is in the log");
+    place.gets(&[emitted.id]).await;
+    relay.stop().await;
+}
+
+/// With a lower `wal_level` a message is written and nobody can read it.
+#[tokio::test]
+async fn a_server_whose_wal_level_was_lowered_does_not_start_until_the_slot_is_dropped_and_then_uses_the_table() {
+    let mut outbox = Outbox::on(PrivatePostgres::start_with(&LOGICAL).await).await;
+    let place = Place::fine();
+    outbox.relay(&place).await.stop().await;
+    outbox.server.stop().await;
+    outbox.server.change("wal_level", "replica");
+    let log = outbox.server.refuse_to_start().await;
+    assert!(log.contains("logical replication slot \"pillarbox_log\" exists, but"), "{log}");
+    outbox.server.change("wal_level", "logical");
+    outbox.server.start_again().await;
+    outbox.connect_again().await;
+    sqlx::raw_sql("SELECT pg_drop_replication_slot('pillarbox_log')").execute(&outbox.pool).await.unwrap();
+    outbox.server.stop().await;
+    outbox.server.change("wal_level", "replica");
+    outbox.server.start_again().await;
+    outbox.connect_again().await;
+
+    // A gate that was left open.
+    sqlx::raw_sql("SELECT setval('outbox_log_until', 9999999999)").execute(&outbox.pool).await.unwrap();
+    let store = outbox.store().await;
+    let event = Event::new("Order", 1, "order.placed").repeatable();
+    let emitted = store.table().emit(event).await.unwrap();
+    assert!(emitted.seq.is_some(), "it is in the table");
+    let relay = outbox.start(&place, super::fixture::impatient()).await;
+    place.gets(&[emitted.id]).await;
+    says(&relay, "wal_level is replica; set it to logical and restart the server").await;
+    outbox.gate_is(false).await;
+    let found = bad(&relay).await;
+    assert!(found[0].contains("wal_level is replica: events in the log could not be read"), "{found:?}");
+    assert!(found[1].contains("does not exist; events in the log behind"), "{found:?}");
     relay.stop().await;
 }

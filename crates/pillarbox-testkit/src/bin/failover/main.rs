@@ -1,6 +1,6 @@
 //! A real failover: a primary with a synchronous standby is killed under load and the standby is promoted, again and again.
 //! Relays and producers find the primary by a URL with several hosts, or through HAProxy. A third way makes connections silent
-//! while new ones work. At the end, every event in the database must have arrived, and every event whose commit was confirmed
+//! while new ones work. In a fourth, events are in the write-ahead log of PostgreSQL 18, and the standby copies the slot. At the end, every event in the database must have arrived, and every event whose commit was confirmed
 //! must be in the database. The program prints how long after each promotion the first new event arrived.
 //!
 //! `make failover`, or less of it: `make failover ARGS="--failovers 3 --way haproxy"`.
@@ -30,7 +30,7 @@ struct Arguments {
     #[arg(long, default_value_t = 20)]
     failovers: usize,
     /// How the relays find the primary.
-    #[arg(long, value_enum, default_values_t = [Way::SeveralHosts, Way::Haproxy, Way::Swallow])]
+    #[arg(long, value_enum, default_values_t = [Way::SeveralHosts, Way::Haproxy, Way::Swallow, Way::Slot])]
     way: Vec<Way>,
     /// The number of relays that run at once.
     #[arg(long, default_value_t = 2)]
@@ -51,6 +51,8 @@ enum Way {
     Haproxy,
     /// One server, whose connections become silent.
     Swallow,
+    /// Both servers are in the URL, events are in the log, and the standby copies the slot.
+    Slot,
 }
 
 /// The timeout of anything that must happen.
@@ -87,13 +89,17 @@ async fn main() -> Result<()> {
 }
 
 async fn fail_over(way: Way, arguments: &Arguments, program: &Path) -> Result<Report> {
-    let mut cluster = Cluster::start().await?;
+    let mut cluster = match way {
+        Way::Slot => Cluster::start_with_slots().await?,
+        _ => Cluster::start().await?,
+    };
     let balancer = match way {
         Way::Haproxy => Some(Balancer::start(cluster.ports()).await),
         _ => None,
     };
     let url = balancer.as_ref().map_or_else(|| cluster.url(), Balancer::url);
-    let scene = Scene::start(&url, &url, arguments, program).await?;
+    let source = if way == Way::Slot { "wal" } else { "outbox_event" };
+    let scene = Scene::start(&url, &url, source, arguments, program).await?;
     let mut report = Report::new(way);
     for _ in 0..arguments.failovers {
         scene.arrivals.wait_for_more(BETWEEN, PATIENCE).await?;
@@ -104,17 +110,21 @@ async fn fail_over(way: Way, arguments: &Arguments, program: &Path) -> Result<Re
         let promoted = Instant::now();
         let first = scene.arrivals.first_emitted_after_now(PATIENCE).await?;
         report.add(promoted - killed, first - promoted);
+        if way == Way::Slot {
+            cluster.wait_for_the_gate().await?;
+            report.read_on(promoted.elapsed());
+        }
         cluster.rebuild_standby().await;
     }
     let direct = PostgresStore::connect(&cluster.url(), "public").await?;
-    scene.end(&direct, report).await
+    scene.end(&direct, Some(&cluster), report).await
 }
 
 async fn swallow(arguments: &Arguments, program: &Path) -> Result<Report> {
     let server = pillarbox_testkit::PrivatePostgres::start_with(&[]).await;
     cluster::migrate(&server.url()).await?;
     let proxy = Proxy::before_postgres(&server.url()).await;
-    let scene = Scene::start(&proxy.url(&server.url()), &server.url(), arguments, program).await?;
+    let scene = Scene::start(&proxy.url(&server.url()), &server.url(), "outbox_event", arguments, program).await?;
     let mut report = Report::new(Way::Swallow);
     for round in 0..arguments.failovers {
         scene.arrivals.wait_for_more(BETWEEN, PATIENCE).await?;
@@ -125,7 +135,7 @@ async fn swallow(arguments: &Arguments, program: &Path) -> Result<Report> {
         report.add(Duration::ZERO, first - began);
     }
     let direct = PostgresStore::connect(&server.url(), "public").await?;
-    scene.end(&direct, report).await
+    scene.end(&direct, None, report).await
 }
 
 /// Relays, producers, and the receiver of their events.
@@ -138,12 +148,18 @@ struct Scene {
 }
 
 impl Scene {
-    async fn start(relays_url: &str, producers_url: &str, arguments: &Arguments, program: &Path) -> Result<Self> {
+    async fn start(
+        relays_url: &str,
+        producers_url: &str,
+        source: &str,
+        arguments: &Arguments,
+        program: &Path,
+    ) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let receiver = Receiver::start_counting().await;
         let arrivals = Arrivals::of(&receiver);
         let config = directory.path().join("pillarbox.toml");
-        std::fs::write(&config, configuration(relays_url, &receiver.url("events")))?;
+        std::fs::write(&config, configuration(relays_url, source, &receiver.url("events")))?;
         let relays = (0..arguments.relays).map(|_| {
             let mut command = std::process::Command::new(program);
             command.arg("relay").arg("--config").arg(&config).env("RUST_LOG", "warn");
@@ -154,8 +170,11 @@ impl Scene {
         Ok(Self { _directory: directory, relays, producers, receiver, arrivals })
     }
 
-    async fn end(mut self, outbox: &PostgresStore, mut report: Report) -> Result<Report> {
+    async fn end(mut self, outbox: &PostgresStore, cluster: Option<&Cluster>, mut report: Report) -> Result<Report> {
         let confirmed = self.producers.stop().await;
+        if let Some(cluster) = cluster {
+            cluster.wait_until_drained().await?;
+        }
         load::wait_until_settled(outbox, PATIENCE).await?;
         for relay in &mut self.relays {
             relay.kill().await;
@@ -166,10 +185,13 @@ impl Scene {
     }
 }
 
-fn configuration(database: &str, receiver: &str) -> String {
+fn configuration(database: &str, source: &str, receiver: &str) -> String {
     format!(
         r#"[database]
 url = "{database}"
+
+[source]
+kind = "{source}"
 
 [relay]
 lease = "10s"

@@ -12,6 +12,8 @@ pub(crate) struct Report {
     way: Way,
     /// The times from the kill to the promotion, and from there to the first new event that arrived.
     rounds: Vec<(Duration, Duration)>,
+    /// The times from the promotion until events went into the log again.
+    read_on: Vec<Duration>,
     confirmed: usize,
     stored: usize,
     arrived: usize,
@@ -29,6 +31,7 @@ impl Report {
         Self {
             way,
             rounds: Vec::new(),
+            read_on: Vec::new(),
             confirmed: 0,
             stored: 0,
             arrived: 0,
@@ -41,6 +44,10 @@ impl Report {
 
     pub(crate) fn add(&mut self, promotion: Duration, first: Duration) {
         self.rounds.push((promotion, first));
+    }
+
+    pub(crate) fn read_on(&mut self, after: Duration) {
+        self.read_on.push(after);
     }
 
     pub(crate) fn judge(
@@ -79,6 +86,15 @@ impl fmt::Display for Report {
             seconds(promotion.as_ref())
         )?;
         writeln!(f, "  each: {}", each.join(" "))?;
+        if let Some(longest) = self.read_on.iter().max() {
+            let each: Vec<String> = self.read_on.iter().map(|after| format!("{:.2}", after.as_secs_f64())).collect();
+            writeln!(
+                f,
+                "  events in the log again after: longest {:.2}, each: {}",
+                longest.as_secs_f64(),
+                each.join(" ")
+            )?;
+        }
         writeln!(f, "  confirmed {}, in the database {}, arrived {}", self.confirmed, self.stored, self.arrived)?;
         write!(
             f,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::log::{Log, lock};
 use crate::clock;
 use crate::error::StoreError;
-use crate::store::postgres::lead::Lead;
+use crate::store::postgres::lead::{Lead, SYNCHRONOUS};
 
 /// The interval of heartbeats. The gate stays open for five times as long.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
@@ -35,7 +35,6 @@ pub(super) async fn keep_beating(log: Arc<Log>, lead: Lead) {
         };
         match beaten {
             Ok(true) => {
-                log.beats.store(true, Ordering::Relaxed);
                 tell(&log, &mut told);
                 if number.is_multiple_of(LOOK_AT_TABLE)
                     && let Err(error) = log.look_at_table().await
@@ -44,7 +43,9 @@ pub(super) async fn keep_beating(log: Arc<Log>, lead: Lead) {
                 }
             }
             Ok(false) => {
-                tracing::warn!("this relay no longer reads the log: another one does, or the log was disabled");
+                tracing::warn!(
+                    "this relay no longer reads the log: another one does, a standby was promoted, or the log was disabled"
+                );
                 return log.end_lead();
             }
             Err(error) => {
@@ -72,9 +73,15 @@ pub(super) async fn beat(log: &Log, lead: &Lead, closed: Option<&str>) -> Result
     let beat = log.store.log_beat(lead, log.lease_length(), position, closed.as_deref(), server.as_ref()).await?;
     let Some(beat) = beat else { return Ok(false) };
     log.renewed_until(began + log.lease_length());
-    log.set_stored(beat.confirmed);
+    log.stored(&beat);
     log.counters.lag.store(beat.lag, Ordering::Relaxed);
     *lock(&log.closed) = beat.closed;
+    if beat.is_synchronous {
+        *lock(&log.problem) = Some(SYNCHRONOUS.to_owned());
+        rest_reading(log);
+    } else {
+        log.beats.store(true, Ordering::Relaxed);
+    }
     if beat.leaving {
         tracing::debug!("the log is being disabled; it is drained");
     }

@@ -19,7 +19,7 @@ use crate::clock;
 use crate::error::StoreError;
 use crate::relay::wake::Waker;
 use crate::store::postgres::OutboxTable;
-use crate::store::postgres::lead::{Lead, Slot};
+use crate::store::postgres::lead::{Lead, SYNCHRONOUS, Slot};
 use crate::store::postgres::replication::Subscription;
 
 mod transaction;
@@ -254,7 +254,7 @@ impl Leader {
         let told = |error: StoreError| error.to_string();
         let Some(slot) = self.log.store.log_slot(&self.lead).await.map_err(told)? else {
             self.log.end_lead();
-            return Err("another relay leads".to_owned());
+            return Err("another relay leads, or a standby was promoted".to_owned());
         };
         check(&slot, &self.lead, self.log.settings.table.as_ref())?;
         if slot.was_streamed {
@@ -279,12 +279,16 @@ impl Leader {
                 identity.system
             ));
         }
-        let before = lock(&self.log.server).replace(identity.clone());
-        if before.is_some_and(|before| before != identity) {
-            // A promoted standby: positions after its promotion are of other events.
-            self.continues = false;
-            return Err("the server is another than before; its log is read from the stored position".to_owned());
+        if u32::from_str_radix(&self.lead.timeline, 16).ok() != identity.timeline.parse().ok() {
+            // Positions after a promotion are of other events.
+            return Err(format!(
+                "the server of the slot is on timeline {}, the server of the tables on {}; check that [source] url leads to the same server, unless \
+                 one was promoted just now",
+                identity.timeline,
+                self.lead.timeline.trim_start_matches('0')
+            ));
         }
+        *lock(&self.log.server) = Some(identity);
         self.log.store.log_timeline(&self.lead).await.map_err(told)?;
         self.continues = true;
         // The server describes its tables anew.
@@ -373,6 +377,9 @@ fn check(slot: &Slot, lead: &Lead, table: Option<&OutboxTable>) -> Result<(), St
     if slot.wal_level != "logical" {
         return Err(format!("wal_level is {}; set it to logical and restart the server", slot.wal_level));
     }
+    if slot.is_synchronous {
+        return Err(SYNCHRONOUS.to_owned());
+    }
     if !slot.exists {
         return Err(format!("the replication slot {name} does not exist: {}", risk(&slot.end.to_string())));
     }
@@ -381,10 +388,14 @@ fn check(slot: &Slot, lead: &Lead, table: Option<&OutboxTable>) -> Result<(), St
     }
     match (slot.flushed, slot.confirmed) {
         // Only this program moves the slot, and stores its position before.
-        (Some(flushed), Some(confirmed)) if flushed > confirmed => Err(format!(
-            "the replication slot {name} was created again or moved by another program: {}",
-            risk(&flushed.to_string())
-        )),
+        (Some(flushed), Some(confirmed)) if flushed > confirmed => {
+            let why = if slot.synced {
+                "came to this server, a promoted standby, before the last writes of the relay, which the server does not have"
+            } else {
+                "was created again or moved by another program"
+            };
+            Err(format!("the replication slot {name} {why}: {}", risk(&flushed.to_string())))
+        }
         _ => Ok(()),
     }
 }

@@ -9,12 +9,13 @@ use uuid::Uuid;
 
 use super::WalSettings;
 use super::ledger::{Batch, Ledger, Which};
+use super::told::Told;
 use crate::clock;
 use crate::error::StoreError;
 use crate::event::StoredEvent;
 use crate::relay::wake::Waker;
 use crate::store::postgres::PostgresStore;
-use crate::store::postgres::lead::Lead;
+use crate::store::postgres::lead::{Beat, Lead};
 use crate::store::postgres::lsn::Lsn;
 use crate::store::postgres::replication::Identity;
 use crate::store::postgres::spill::{Form, Spill};
@@ -85,8 +86,8 @@ pub(super) struct Log {
     waker: Mutex<Option<Waker>>,
     turn: Mutex<Turn>,
     order: AtomicU8,
-    /// The position that is stored in the database, which the server may be told.
-    stored: AtomicU64,
+    /// The position that the server may be told.
+    told: Mutex<Told>,
     /// Whether the last heartbeat of the leader reached the database.
     pub(super) beats: AtomicBool,
     give_back: mpsc::UnboundedSender<Ticket>,
@@ -123,7 +124,7 @@ impl Log {
             waker: Mutex::default(),
             turn: Mutex::default(),
             order: AtomicU8::new(UNKNOWN),
-            stored: AtomicU64::new(0),
+            told: Mutex::default(),
             beats: AtomicBool::new(false),
             give_back,
         }
@@ -158,7 +159,7 @@ impl Log {
         *lock(&self.waker) = Some(waker.clone());
         *lock(&self.ledger) = Ledger::default();
         *lock(&self.server) = None;
-        self.set_stored(Lsn::default());
+        *lock(&self.told) = Told::default();
         *lock(&self.lead) = Some((lead, until));
     }
 
@@ -176,12 +177,13 @@ impl Log {
         self.changed.notify_one();
     }
 
-    pub(super) fn stored(&self) -> Lsn {
-        Lsn(self.stored.load(Ordering::Relaxed))
+    /// Returns the position that the server may be told when the log was received up to `received`.
+    pub(super) fn tell(&self, received: Lsn) -> Lsn {
+        lock(&self.told).tell(received)
     }
 
-    pub(super) fn set_stored(&self, position: Lsn) {
-        self.stored.store(position.0, Ordering::Relaxed);
+    pub(super) fn stored(&self, beat: &Beat) {
+        lock(&self.told).store(beat.confirmed, beat.end, beat.waits);
     }
 
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -284,7 +286,7 @@ impl Log {
         let Some(lead) = self.lead() else { return Ok(0) };
         let Some(batch) = self.ledger().begin_spill(which, clock::now()) else { return Ok(0) };
         let mut abandon = Abandon { log: self, batch: &batch, written: false };
-        let spilled = self.store.log_spill(lead.epoch, batch.until, &batch.events).await;
+        let spilled = self.store.log_spill(&lead, batch.until, &batch.events).await;
         match spilled {
             Ok(Spill::Done) => {
                 abandon.written = true;

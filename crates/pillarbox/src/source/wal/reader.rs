@@ -147,6 +147,6 @@ impl Reader {
     }
 
     async fn confirm(&mut self, reply: bool) -> Result<(), ReadError> {
-        Ok(self.stream.confirm(self.received, self.log.stored(), reply).await?)
+        Ok(self.stream.confirm(self.received, self.log.tell(self.received), reply).await?)
     }
 }

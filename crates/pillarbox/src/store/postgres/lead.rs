@@ -26,6 +26,10 @@ sql_folder! {
 /// How long the gate stays open without another beat, in seconds.
 const OPEN: f64 = 5.0;
 
+/// Why the leader does not stream while `synchronous_standby_names` has `*`.
+pub(crate) const SYNCHRONOUS: &str = "synchronous_standby_names matches the relay's connection pillarbox/log, so commits would wait for \
+    the relay, which waits until it sees them; name the standbys in it";
+
 /// A lead that this relay has taken.
 #[derive(Debug, Clone)]
 pub(crate) struct Lead {
@@ -34,6 +38,8 @@ pub(crate) struct Lead {
     pub(crate) secret: String,
     pub(crate) slot: String,
     pub(crate) publication: String,
+    /// The server's timeline, in hexadecimal digits as in the names of WAL files. The lead ends when a standby is promoted.
+    pub(crate) timeline: String,
     /// Whether the last leader did not give the lead back: it may have died while it sent.
     pub(crate) after_a_death: bool,
 }
@@ -54,6 +60,10 @@ pub(crate) struct Slot {
     pub(crate) was_streamed: bool,
     /// The server that the stored position belongs to.
     pub(crate) system: Option<String>,
+    /// Whether the slot was synchronised to this server while it was a standby.
+    pub(crate) synced: bool,
+    /// Whether commits would wait for the relay that streams, as for a synchronous standby.
+    pub(crate) is_synchronous: bool,
 }
 
 /// The answer to a heartbeat of the leader.
@@ -66,6 +76,12 @@ pub(crate) struct Beat {
     pub(crate) closed: Option<String>,
     /// The bytes of the log that are not confirmed.
     pub(crate) lag: u64,
+    /// The end of the log during the heartbeat. The commit of the heartbeat before it is below.
+    pub(crate) end: Lsn,
+    /// Whether the server sends the log only when standbys have it.
+    pub(crate) waits: bool,
+    /// As for [`Slot`].
+    pub(crate) is_synchronous: bool,
 }
 
 /// Returns a position that was reached; `None` if the log was not read yet.
@@ -96,6 +112,7 @@ impl PostgresStore {
                 slot: row.try_get(2)?,
                 publication: row.try_get(3)?,
                 after_a_death: row.try_get(5)?,
+                timeline: row.try_get(6)?,
             })
         };
         let row = statement.fetch_optional(&self.pool).await.map_err(database("taking the lead of the log"))?;
@@ -110,7 +127,8 @@ impl PostgresStore {
 
     /// Returns the state of the slot, and ends another connection that streams it; `None` if another relay leads.
     pub(crate) async fn log_slot(&self, lead: &Lead) -> Result<Option<Slot>, StoreError> {
-        let row = self.schema.query(LOG.log_slot).bind(lead.epoch).fetch_optional(&self.pool).await;
+        let query = self.schema.query(LOG.log_slot).bind(lead.epoch).bind(lead.timeline.as_str());
+        let row = query.fetch_optional(&self.pool).await;
         let read = |row: PgRow| {
             Ok::<_, Error>(Slot {
                 exists: row.try_get(0)?,
@@ -121,6 +139,8 @@ impl PostgresStore {
                 wal_level: row.try_get(5)?,
                 was_streamed: row.try_get::<_, Option<bool>>(6)?.is_some(),
                 system: row.try_get(7)?,
+                synced: row.try_get(8)?,
+                is_synchronous: row.try_get(9)?,
             })
         };
         row.and_then(|row| row.map(read).transpose()).map_err(database("reading the replication slot"))
@@ -145,6 +165,7 @@ impl PostgresStore {
             .bind(closed)
             .bind(OPEN)
             .bind(server.map(|server| server.system.as_str()))
+            .bind(lead.timeline.as_str())
             .fetch_optional(&self.pool)
             .await;
         let read = |row: PgRow| {
@@ -153,6 +174,9 @@ impl PostgresStore {
                 leaving: row.try_get(1)?,
                 closed: row.try_get(2)?,
                 lag: row.try_get::<_, Option<i64>>(3)?.unwrap_or_default().max(0).cast_unsigned(),
+                end: lsn(row.try_get(4)?)?.unwrap_or_default(),
+                waits: row.try_get(5)?,
+                is_synchronous: row.try_get(6)?,
             })
         };
         row.and_then(|row| row.map(read).transpose()).map_err(database("renewing the lead of the log"))
@@ -166,6 +190,7 @@ impl PostgresStore {
             .bind(lead.leader)
             .bind(lead.epoch)
             .bind(known(position))
+            .bind(lead.timeline.as_str())
             .fetch_optional(&self.pool)
             .await;
         let read = |row: PgRow| lsn(row.try_get(0)?);
@@ -175,7 +200,8 @@ impl PostgresStore {
 
     /// Lets emit write into the log of this server's timeline, which is being read.
     pub(crate) async fn log_timeline(&self, lead: &Lead) -> Result<(), StoreError> {
-        let told = self.schema.query(LOG.log_timeline).bind(lead.epoch).execute(&self.pool).await;
+        let query = self.schema.query(LOG.log_timeline).bind(lead.epoch).bind(lead.timeline.as_str());
+        let told = query.execute(&self.pool).await;
         told.map(drop).map_err(database("storing the timeline of the log"))
     }
 

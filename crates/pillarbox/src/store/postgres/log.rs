@@ -121,12 +121,32 @@ pub struct LogStatus {
     pub safe_wal_bytes: Option<i64>,
     /// The bytes of the log that the server keeps for the slot.
     pub retained_bytes: Option<i64>,
+    /// The position of the slot. On a standby: how far the copy of the slot has come.
+    pub flushed: Option<String>,
+    /// Why the server has invalidated the slot, since version 17: `wal_removed`, `wal_level_insufficient`, `idle_timeout` or another reason.
+    pub invalidation: Option<String>,
     /// Whether standbys copy the slot; `None` before version 17.
     pub fails_over: Option<bool>,
+    /// Whether the slot was copied from another server: this one is a standby, or was promoted. `None` before version 17.
+    pub is_synced: Option<bool>,
+    /// Whether the slot is temporary. A standby's copy is, until it has everything; a promotion before that drops it.
+    pub is_temporary: bool,
+    /// The slots of `synchronized_standby_slots`: the server sends the log of a failover slot only when these standbys have it.
+    pub standby_slots: Option<String>,
+    /// Those of them that do not exist. The server waits for them.
+    pub absent_standby_slots: Option<String>,
+    /// Those of them whose standby is not connected.
+    pub idle_standby_slots: Option<String>,
+    /// Whether this server is a standby.
+    pub is_standby: bool,
+    /// Whether `synchronous_standby_names` matches the relay's connection: commits would wait for the relay.
+    pub is_synchronous: bool,
     /// The server's `wal_level`.
     pub wal_level: String,
     /// The server's `max_slot_wal_keep_size` in bytes; `None` without a limit.
     pub keep_bytes: Option<i64>,
+    /// The server's `idle_replication_slot_timeout`, since version 18; `None` if a slot that nobody reads is not invalidated.
+    pub idle_timeout: Option<String>,
     /// The number of connected standbys.
     pub standbys: i64,
     /// Whether this role may read replication slots.
@@ -143,6 +163,7 @@ struct Facts {
     role: String,
     is_standby: bool,
     keep_bytes: Option<i64>,
+    idle_timeout: Option<String>,
     free_slots: i32,
     may_replicate: bool,
     may_publish: bool,
@@ -197,9 +218,19 @@ impl LogStatus {
             wal_status: row.try_get("wal_status")?,
             safe_wal_bytes: row.try_get("safe_wal_size")?,
             retained_bytes: row.try_get("retained")?,
+            flushed: row.try_get("flushed")?,
+            invalidation: row.try_get("invalidation")?,
             fails_over: row.try_get("fails_over")?,
+            is_synced: row.try_get("is_synced")?,
+            is_temporary: row.try_get("is_temporary")?,
+            standby_slots: row.try_get("named")?,
+            absent_standby_slots: row.try_get("absent")?,
+            idle_standby_slots: row.try_get("idle")?,
+            is_standby: facts.is_standby,
+            is_synchronous: row.try_get("is_synchronous")?,
             wal_level: facts.wal_level,
             keep_bytes: facts.keep_bytes,
+            idle_timeout: facts.idle_timeout,
             standbys: facts.standbys,
             may_replicate: facts.may_replicate,
         })
@@ -216,6 +247,7 @@ impl Facts {
             role: row.try_get("role")?,
             is_standby: row.try_get("is_standby")?,
             keep_bytes: Some(row.try_get::<_, i64>("keep")?).filter(|bytes| *bytes >= 0),
+            idle_timeout: row.try_get("idle_timeout")?,
             free_slots: row.try_get("free_slots")?,
             may_replicate: row.try_get("may_replicate")?,
             may_publish: row.try_get("may_publish")?,

@@ -81,6 +81,7 @@ pub(crate) struct Replication {
     stream: Box<dyn Duplex>,
     read: BytesMut,
     write: BytesMut,
+    is_standby: bool,
 }
 
 impl Servers {
@@ -134,10 +135,14 @@ impl Replication {
             }
             None => return Err(ReplicationError::Settings("the URL names no host".into())),
         };
-        let mut connection = Self { stream, read: BytesMut::with_capacity(BUFFER), write: BytesMut::new() };
+        let mut connection =
+            Self { stream, read: BytesMut::with_capacity(BUFFER), write: BytesMut::new(), is_standby: false };
         connection.start_up(config).await?;
         connection.authenticate(config).await?;
         connection.until_ready().await?;
+        if connection.is_standby {
+            return Err(ReplicationError::Settings("it is a standby".into()));
+        }
         Ok(connection)
     }
 
@@ -277,6 +282,8 @@ impl Replication {
             while let Some((tag, body)) = self.take()? {
                 match tag {
                     _ if tag == wanted => return Ok(body),
+                    // A standby may have a slot of the same name, too.
+                    b'S' if body.starts_with(b"in_hot_standby\0on") => self.is_standby = true,
                     _ => unexpected(tag, &body)?,
                 }
             }

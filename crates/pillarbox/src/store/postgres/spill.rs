@@ -12,7 +12,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::error::Error;
-use super::lead::LOG;
+use super::lead::{LOG, Lead};
 use super::link::{Link, Tx};
 use super::lsn::Lsn;
 use super::settle::Fence;
@@ -45,20 +45,20 @@ pub(crate) enum Form {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Spill {
     Done,
-    /// Another relay leads; nothing was written.
+    /// Another relay leads, or a standby was promoted; nothing was written.
     Deposed,
 }
 
 impl PostgresStore {
     /// Spills every unsettled event up to a position. After an error it is unknown whether that was written; the next spill of the
     /// same events finds out.
-    pub(crate) async fn log_spill(&self, epoch: i64, until: Lsn, events: &[Spilled]) -> Result<Spill, StoreError> {
-        self.try_spill(epoch, until, events).await.map_err(database("spilling events of the log into the table"))
+    pub(crate) async fn log_spill(&self, lead: &Lead, until: Lsn, events: &[Spilled]) -> Result<Spill, StoreError> {
+        self.try_spill(lead, until, events).await.map_err(database("spilling events of the log into the table"))
     }
 
-    async fn try_spill(&self, epoch: i64, until: Lsn, events: &[Spilled]) -> Result<Spill, Error> {
+    async fn try_spill(&self, lead: &Lead, until: Lsn, events: &[Spilled]) -> Result<Spill, Error> {
         let mut tx = self.pool.begin().await?;
-        let Some(confirmed) = self.fence(&mut tx, epoch).await? else { return Ok(Spill::Deposed) };
+        let Some(confirmed) = self.fence(&mut tx, lead).await? else { return Ok(Spill::Deposed) };
         // What is not above the stored position was written by a spill whose result was unknown.
         let (new, written): (Vec<&Spilled>, Vec<&Spilled>) = events.iter().partition(|event| event.end > confirmed);
         self.insert_log(&mut tx, &new.iter().map(|event| &event.form).collect::<Vec<_>>()).await?;
@@ -66,7 +66,7 @@ impl PostgresStore {
         if !decided.is_empty() {
             self.settle_in(&mut tx, &decided, Fence::Lease, false).await?;
         }
-        let query = self.schema.query(LOG.log_position).bind(epoch).bind(until.to_string()).into_query();
+        let query = self.schema.query(LOG.log_position).bind(lead.epoch).bind(until.to_string()).into_query();
         tx.last(query).await?;
         Ok(Spill::Done)
     }
@@ -95,23 +95,23 @@ impl PostgresStore {
     }
 
     /// Ends a large transaction, with the position of its end.
-    pub(crate) async fn log_poured(&self, pour: Pour, epoch: i64, end: Lsn) -> Result<Spill, StoreError> {
+    pub(crate) async fn log_poured(&self, pour: Pour, lead: &Lead, end: Lsn) -> Result<Spill, StoreError> {
         let mut tx = pour.tx;
         let done = async {
-            if self.fence(&mut tx, epoch).await?.is_none() {
+            if self.fence(&mut tx, lead).await?.is_none() {
                 return Ok(Spill::Deposed);
             }
-            let query = self.schema.query(LOG.log_position).bind(epoch).bind(end.to_string()).into_query();
+            let query = self.schema.query(LOG.log_position).bind(lead.epoch).bind(end.to_string()).into_query();
             tx.last(query).await?;
             Ok::<_, Error>(Spill::Done)
         };
         done.await.map_err(database("spilling a large transaction of the log"))
     }
 
-    /// Locks the position of the log. Returns `None` if another relay leads.
-    async fn fence(&self, tx: &mut Link, epoch: i64) -> Result<Option<Lsn>, Error> {
-        let stored: Option<Option<String>> =
-            self.schema.query_scalar(LOG.log_fence).bind(epoch).fetch_optional(tx).await?;
+    /// Locks the position of the log. Returns `None` if another relay leads, or a standby was promoted.
+    async fn fence(&self, tx: &mut Link, lead: &Lead) -> Result<Option<Lsn>, Error> {
+        let query = self.schema.query_scalar(LOG.log_fence).bind(lead.epoch).bind(lead.timeline.as_str());
+        let stored: Option<Option<String>> = query.fetch_optional(tx).await?;
         let Some(stored) = stored else { return Ok(None) };
         let parsed = stored.map(|text| text.parse().map_err(|problem: String| Error::Value(problem.into())));
         Ok(Some(parsed.transpose()?.unwrap_or_default()))

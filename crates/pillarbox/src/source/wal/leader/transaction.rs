@@ -193,7 +193,7 @@ impl Leader {
         if !self.empty_ledger().await? {
             return Ok(());
         }
-        match self.log.store.log_poured(pour, self.lead.epoch, end).await {
+        match self.log.store.log_poured(pour, &self.lead, end).await {
             Ok(Spill::Done) => {
                 self.log.ledger().jump(end);
                 self.log.counters.spilled.fetch_add(partial.poured, Ordering::Relaxed);

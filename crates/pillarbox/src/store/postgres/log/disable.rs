@@ -35,9 +35,10 @@ impl PostgresStore {
     /// the database returns an error.
     pub async fn log_disable(&self, waiting: &mut (dyn FnMut(LogWait) + Send)) -> Result<bool, LogError> {
         let Some(status) = self.log_status().await? else { return Ok(false) };
-        if !status.has_slot {
+        if !status.has_slot || status.wal_status.as_deref() == Some("lost") {
+            let gone = if status.has_slot { "is lost" } else { "is gone" };
             return Err(LogError::Refused(format!(
-                "the replication slot {} is gone, and the events behind {} that were in the log with it; remove the rest with `pillarbox wal \
+                "the replication slot {} {gone}, and the events behind {} that were in the log with it; remove the rest with `pillarbox wal \
                  disable --force`",
                 status.slot,
                 status.confirmed.as_deref().unwrap_or("its beginning")

@@ -124,6 +124,10 @@ impl LogStatus {
                 "the log is enabled, but its replication slot is gone, and what was in the log with it; look at `pillarbox wal status`, run \
                  `pillarbox wal disable --force`, then enable it again"
             }
+            Self { wal_status: Some(status), .. } if status == "lost" => {
+                "the log is enabled, but its replication slot is lost, and what was in the log with it; look at `pillarbox wal status`, run \
+                 `pillarbox wal disable --force`, then enable it again"
+            }
             _ => return Ok(self),
         };
         Err(LogError::Refused(problem.to_owned()))
@@ -218,6 +222,7 @@ mod tests {
             role: "ann".to_owned(),
             is_standby: false,
             keep_bytes: Some(1 << 30),
+            idle_timeout: None,
             free_slots: 3,
             may_replicate: true,
             may_publish: true,
