@@ -82,6 +82,15 @@ class Bench:
         return self._servers.cpu()
 
     @contextmanager
+    def decodable(self) -> Iterator[None]:
+        """Within the block, PostgreSQL's write-ahead log can be read. The server restarts before and after it."""
+        self._servers.restart_postgres({"wal_level": "logical", "max_slot_wal_keep_size": "8GB"})
+        try:
+            yield
+        finally:
+            self._servers.restart_postgres({})
+
+    @contextmanager
     def statements(self, database: Database) -> Iterator[None]:
         """pg_stat_statements counts within the block, and can be read in `database`, also after it."""
         database.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,8 +76,8 @@ class Servers:
         addresses = dict(re.findall(r"^export PILLARBOX_TEST_(\w+)=(\S+)$", said, re.MULTILINE))
         self.postgres, self.mysql = addresses["POSTGRES"], addresses["MYSQL"]
         self.amqp, self.redis = addresses["AMQP"], addresses["REDIS"]
-        home = Path(self._state.read_text().strip())
-        self._postmaster = int((home / "postgres/pid").read_text())
+        self._home = Path(self._state.read_text().strip())
+        self._postmaster = int((self._home / "postgres/pid").read_text())
         self._start_nginx()
 
     def _start_nginx(self) -> None:
@@ -105,6 +106,24 @@ class Servers:
             time.sleep(0.02)
         raise RuntimeError(f"nginx did not start: {(home / 'log').read_text()}")
 
+    def restart_postgres(self, settings: Mapping[str, str]) -> None:
+        """With these settings beside its own, until the next call."""
+        data = self._home / "postgres/data"
+        more = data / "bench.conf"
+        more.write_text("".join(f"{name} = '{value}'\n" for name, value in settings.items()))
+        more.chmod(0o644)
+        configuration = data / "postgresql.conf"
+        line = f"include_if_exists = '{more.name}'\n"
+        if line not in configuration.read_text():
+            with configuration.open("a") as file:
+                file.write(line)
+        log = self._home / "postgres/server.log"
+        command = [*as_postgres(), program("pg_ctl"), "restart", "--silent", "-w", "-m", "fast", "-D", data, "-l", log]
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        self._postmaster = int((data / "postmaster.pid").read_text().split()[0])
+        # So that it is found when the servers are stopped.
+        (self._home / "postgres/pid").write_text(f"{self._postmaster}\n")
+
     def stop(self) -> None:
         """Also what has started only in part."""
         if self._nginx is not None:
@@ -129,3 +148,15 @@ class Servers:
             elif int(fields[1]) == self._postmaster:
                 ticks += int(fields[11]) + int(fields[12])
         return ticks / TICKS
+
+
+def program(name: str) -> str:
+    """A program of the newest PostgreSQL."""
+    newest = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name))
+    return str(newest[-1] / name) if newest else name
+
+
+def as_postgres() -> list[str]:
+    """PostgreSQL refuses to run as root."""
+    user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--"]
+    return user if os.geteuid() == 0 else []

@@ -3,7 +3,7 @@
 //!
 //! | address | page |
 //! |---|---|
-//! | `/` | overview: problems, waiting events, throughput, latency, destinations, relays: `range` (`15m`, `1h`, `6h`, `24h`) |
+//! | `/` | overview: problems, waiting events, throughput, latency, destinations, the write-ahead log, relays: `range` (`15m`, `1h`, `6h`, `24h`) |
 //! | `/events` | the list: `state`, `event_type`, `aggregate_type`, `aggregate_id`, `destination`, `parked_on`, `search`, `since`, `until`, `when` (a year, month, day or hour), `had_failures=1`, `oldest_first=1`, `cursor`, `before` |
 //! | `/search?q=` | an exact id, key or aggregate, else the list with the text as `search` |
 //! | `/chosen` | the question before an action on events: `action` (`retry`, `replay`, `fail`), `id` (many), `back` |
@@ -23,7 +23,7 @@
 //! `/logout`.
 //!
 //! The script updates elements with `data-live`. Rows carry `data-event`, `data-state`, `data-destination`, `data-group`,
-//! `data-job`, `data-audit`, `data-problem`.
+//! `data-job`, `data-audit`, `data-problem`, and the card of the log `data-log`.
 
 use std::sync::Arc;
 
@@ -46,6 +46,7 @@ mod event;
 mod events;
 mod frame;
 mod jobs;
+mod log;
 mod narrowed;
 mod overview;
 mod payload;

@@ -32,6 +32,7 @@ mod examine;
 mod fold;
 mod inspect;
 mod list;
+mod log;
 mod metrics;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod migrate;
@@ -60,6 +61,7 @@ pub use inspect::{
     RelayView, State, Waiting,
 };
 pub use list::{BadCursor, Cursor, Filter, Page, Paging, ToDestination};
+pub use log::LogView;
 pub use metrics::{LaneView, Latency, Minute, Told};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use migrate::{Migration, Role};

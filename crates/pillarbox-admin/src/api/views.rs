@@ -12,6 +12,7 @@ pub(super) use self::events::{EventFull, EventPage, Events, FoundEvents};
 pub(super) use self::metrics::{Destinations, Minutes, Overview, Relays};
 
 mod events;
+mod log;
 mod metrics;
 
 /// Dead letters, grouped by destination and error

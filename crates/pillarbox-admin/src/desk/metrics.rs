@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use pillarbox::delivery::UNROUTED;
-use pillarbox::store::{Depth, Filter, Latency, Minute, Paging, PausedView, RelayView, Waiting};
+use pillarbox::store::{Depth, Filter, Latency, LogView, Minute, Paging, PausedView, RelayView, Waiting};
 
 use super::destinations::DestinationStatus;
 use super::health::RECENT;
@@ -35,6 +35,8 @@ pub struct Overview {
     pub destinations: Vec<DestinationStatus>,
     /// The rows that relays and people have written.
     pub observed: Observations,
+    /// The write-ahead log, if it is the outbox.
+    pub log: Option<LogView>,
 }
 
 /// Rows that relays and people have written into the tables.
@@ -118,7 +120,11 @@ impl Desk {
     /// # Errors
     /// Fails if the database fails.
     pub async fn overview(&self, window: Duration) -> Result<Overview, DeskError> {
-        let (depth, mut observed) = tokio::try_join!(async { Ok(self.store.depth().await?) }, self.observe(window))?;
+        let (depth, log, mut observed) = tokio::try_join!(
+            async { Ok(self.store.depth().await?) },
+            async { Ok(self.store.log().await?) },
+            self.observe(window)
+        )?;
         if observed.waiting.iter().any(|waiting| waiting.on == UNROUTED) {
             observed.unrouted = self.unrouted_types().await?;
         }
@@ -130,6 +136,7 @@ impl Desk {
             metrics: Metrics::of(within),
             destinations: observed.destinations(&self.destinations, &self.routes),
             observed,
+            log,
         })
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use pillarbox::delivery::UNROUTED;
+use pillarbox::store::LogView;
 use serde::Serialize;
 
 use super::destinations::DestinationStatus;
@@ -21,6 +22,12 @@ pub const LATE: Duration = Duration::from_secs(60);
 pub enum ProblemKind {
     /// No relay is running: nothing is delivered.
     NoRelay,
+    /// The server has removed a part of the write-ahead log that no relay has read.
+    LogLost,
+    /// No relay reads the write-ahead log.
+    LogUnread,
+    /// Events in the write-ahead log are not delivered in time.
+    LogBehind,
     /// A destination is down.
     Down,
     /// Too many attempts to a destination fail.
@@ -35,6 +42,8 @@ pub enum ProblemKind {
     RateLimited,
     /// A destination is paused.
     Paused,
+    /// Events are kept out of the write-ahead log.
+    LogClosed,
     /// Events have failed for good.
     DeadLetters,
 }
@@ -43,7 +52,8 @@ impl ProblemKind {
     /// Returns whether the problem needs somebody now. The others are the result of a decision, or wait.
     #[must_use]
     pub fn is_urgent(self) -> bool {
-        matches!(self, Self::NoRelay | Self::Down | Self::Failing | Self::Late)
+        use ProblemKind::{Down, Failing, Late, LogBehind, LogLost, LogUnread, NoRelay};
+        matches!(self, NoRelay | LogLost | LogUnread | LogBehind | Down | Failing | Late)
     }
 }
 
@@ -73,6 +83,8 @@ pub struct Problem {
     pub success_rate: Option<f64>,
     /// Some of the types of these events.
     pub event_types: Vec<String>,
+    /// What is known about it, in a sentence.
+    pub detail: Option<String>,
 }
 
 impl Problem {
@@ -89,6 +101,7 @@ impl Problem {
             paused_by: None,
             success_rate: None,
             event_types: Vec::new(),
+            detail: None,
         }
     }
 
@@ -98,6 +111,10 @@ impl Problem {
         let name = self.destination.as_deref().unwrap_or("a destination");
         match self.kind {
             ProblemKind::NoRelay => "No relay is running".to_owned(),
+            ProblemKind::LogLost => "Events in the write-ahead log may be lost".to_owned(),
+            ProblemKind::LogUnread => "No relay reads the write-ahead log".to_owned(),
+            ProblemKind::LogBehind => "Events in the write-ahead log are late".to_owned(),
+            ProblemKind::LogClosed => "Events are kept out of the write-ahead log".to_owned(),
             ProblemKind::Down => format!("{name} is down"),
             ProblemKind::Failing => format!("{name} is failing"),
             ProblemKind::Late => "Due events are late".to_owned(),
@@ -138,10 +155,39 @@ impl Overview {
         if self.depth.failed > 0 {
             problems.push(Problem { events: self.depth.failed, ..Problem::new(ProblemKind::DeadLetters) });
         }
+        problems.extend(self.log.iter().flat_map(of_log));
         // Of two problems of one kind, the one with more events comes first.
         problems.sort_by(|one, other| (one.kind, other.events).cmp(&(other.kind, one.events)));
         problems
     }
+}
+
+/// Returns the problems of the write-ahead log. One that is being disabled has none, unless a part of it is lost.
+fn of_log(log: &LogView) -> Vec<Problem> {
+    let (slot, from) = (&log.slot, log.confirmed.as_deref().unwrap_or("its beginning"));
+    let found = |kind, detail| Problem { detail: Some(detail), ..Problem::new(kind) };
+    if !log.is_whole {
+        let detail = format!(
+            "the replication slot {slot} does not exist or has lost its log behind {from}; compare with the application's data, then run \
+             pillarbox wal disable --force and pillarbox wal enable"
+        );
+        return vec![found(ProblemKind::LogLost, detail)];
+    }
+    if log.leaving {
+        return Vec::new();
+    }
+    if !log.is_read {
+        let detail = format!("the replication slot {slot} keeps the log; start a relay with [source] kind = \"wal\"");
+        return vec![Problem { oldest: Some(log.behind), ..found(ProblemKind::LogUnread, detail) }];
+    }
+    let mut problems = Vec::new();
+    if log.behind > LATE {
+        problems.push(Problem { oldest: Some(log.behind), ..Problem::new(ProblemKind::LogBehind) });
+    }
+    if !log.closed.is_empty() {
+        problems.push(found(ProblemKind::LogClosed, log.closed.clone()));
+    }
+    problems
 }
 
 fn of_destination(destination: &DestinationStatus, is_running: bool) -> Option<Problem> {
@@ -184,7 +230,8 @@ mod tests {
 
     fn overview(observed: Observations, depth: Depth) -> Overview {
         let destinations = observed.destinations(&[], &Routes::default());
-        Overview { at: now(), depth, metrics: Metrics::default(), series: Vec::new(), destinations, observed }
+        let metrics = Metrics::default();
+        Overview { at: now(), depth, metrics, series: Vec::new(), destinations, observed, log: None }
     }
 
     fn running(lanes: Vec<LaneView>) -> RelayView {
@@ -277,5 +324,34 @@ mod tests {
         assert_eq!(down.error, Some((now(), "503".to_owned())));
         assert_eq!((problems[1].success_rate, problems[6].paused_by.as_deref()), (Some(0.25), Some("ann")));
         assert_eq!((problems[4].events, problems[7].events), (4, 7));
+    }
+    #[test]
+    fn a_log_that_is_lost_unread_behind_or_closed_is_a_problem_and_a_good_one_is_none() {
+        let problems = |change: fn(&mut LogView)| {
+            let mut log = LogView::new("shop");
+            change(&mut log);
+            let observed = Observations { relays: vec![running(vec![])], ..Observations::default() };
+            let overview = Overview { log: Some(log), ..overview(observed, Depth::default()) };
+            let told = |problem: &Problem| (problem.kind, problem.detail.clone().unwrap_or_default(), problem.oldest);
+            overview.problems().iter().map(told).collect::<Vec<_>>()
+        };
+        assert_eq!(problems(|_| {}), []);
+        assert_eq!(problems(|log| (log.leaving, log.is_read, log.is_open) = (true, false, false)), []);
+        let [(kind, detail, _)] = &problems(|log| (log.is_whole, log.leaving) = (false, true))[..] else { panic!() };
+        assert_eq!(*kind, ProblemKind::LogLost);
+        assert!(detail.contains("the replication slot shop") && detail.contains("wal disable --force"), "{detail}");
+        let late = Some(Duration::from_secs(61));
+        let unread = problems(|log| {
+            (log.is_read, log.is_open, log.behind) = (false, false, Duration::from_secs(61));
+        });
+        let [(kind, detail, oldest)] = &unread[..] else { panic!("{unread:?}") };
+        assert_eq!((*kind, *oldest), (ProblemKind::LogUnread, late));
+        assert!(detail.contains("[source] kind"), "{detail}");
+        let both = problems(|log| {
+            (log.is_open, log.closed, log.behind) = (false, "the disk is full".to_owned(), Duration::from_secs(61));
+        });
+        let closed = (ProblemKind::LogClosed, "the disk is full".to_owned(), None);
+        assert_eq!(both, [(ProblemKind::LogBehind, String::new(), late), closed]);
+        assert!(ProblemKind::LogUnread.is_urgent() && !ProblemKind::LogClosed.is_urgent());
     }
 }

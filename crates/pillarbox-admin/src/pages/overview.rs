@@ -11,6 +11,7 @@ use pillarbox::store::{Depth, RelayView};
 use super::chart::{self, Flow, Latencies};
 use super::destinations::Destination;
 use super::frame::{Frame, Looking, shown};
+use super::log::Card;
 use super::problems::Line;
 use super::range::{Choice, RangeAsked};
 use super::words::{self, When};
@@ -42,6 +43,7 @@ struct OverviewPage {
     failed: String,
     relays: Vec<Relay>,
     destinations: Vec<Destination>,
+    log: Option<Card>,
 }
 
 /// One count.
@@ -101,6 +103,7 @@ pub(super) async fn look(
         failed: words::number(metrics.failed),
         relays: overview.observed.relays.iter().map(|relay| Relay::of(relay, now)).collect(),
         destinations: overview.destinations.iter().map(|one| Destination::of(one, now)).collect(),
+        log: overview.log.as_ref().map(Card::of),
     }))
 }
 

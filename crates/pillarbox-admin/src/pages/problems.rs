@@ -63,6 +63,10 @@ impl Line {
 fn name(kind: ProblemKind) -> &'static str {
     match kind {
         ProblemKind::NoRelay => "no-relay",
+        ProblemKind::LogLost => "log-lost",
+        ProblemKind::LogUnread => "log-unread",
+        ProblemKind::LogBehind => "log-behind",
+        ProblemKind::LogClosed => "log-closed",
         ProblemKind::Down => "down",
         ProblemKind::Failing => "failing",
         ProblemKind::Late => "late",
@@ -79,6 +83,9 @@ fn place(problem: &Problem) -> String {
     let name = in_query(problem.destination.as_deref().unwrap_or_default());
     match problem.kind {
         ProblemKind::NoRelay => "/#relays".to_owned(),
+        ProblemKind::LogLost | ProblemKind::LogUnread | ProblemKind::LogBehind | ProblemKind::LogClosed => {
+            "/#log".to_owned()
+        }
         ProblemKind::Down | ProblemKind::Failing | ProblemKind::RateLimited | ProblemKind::Paused => {
             format!("/destinations#{name}")
         }
@@ -113,8 +120,12 @@ fn facts(problem: &Problem, now: DateTime<Utc>) -> Vec<Fact> {
             1 => "1 dead letter".to_owned(),
             events => format!("{} dead letters", words::number(events)),
         })),
-        ProblemKind::Late | ProblemKind::RateLimited => {}
+        ProblemKind::LogUnread | ProblemKind::LogBehind => {
+            facts.extend(problem.oldest.map(|age| Fact::new(format!("{} behind", words::age(age)))));
+        }
+        ProblemKind::LogLost | ProblemKind::LogClosed | ProblemKind::Late | ProblemKind::RateLimited => {}
     }
+    facts.extend(problem.detail.clone().map(Fact::new));
     if problem.kind != ProblemKind::DeadLetters && problem.events > 0 {
         facts.push(Fact::new(waiting(problem)));
     }

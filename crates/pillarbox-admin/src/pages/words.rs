@@ -32,6 +32,21 @@ pub(super) fn duration(duration: Duration) -> String {
     }
 }
 
+/// Formats a number of bytes: `980 B`, `64 KiB`, `9.8 GiB`.
+pub(super) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let digits = usize::from(value < 10.0);
+    format!("{value:.digits$} {}", UNITS[unit])
+}
+
 /// Formats a count that may be a lower bound: `10,000+`.
 pub(super) fn counted(count: u64, at_least: bool) -> String {
     if at_least { format!("{}+", number(count)) } else { number(count) }

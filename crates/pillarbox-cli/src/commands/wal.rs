@@ -195,6 +195,7 @@ fn render(status: &LogStatus) -> String {
         ("leader", leader),
         ("confirmed", status.confirmed.clone().unwrap_or_else(|| "nothing yet".to_owned())),
         ("undelivered log", bytes(status.undelivered_bytes)),
+        ("behind", format!("{:.1} s", status.behind_seconds)),
         ("slot", format!("{}: {slot}", status.slot)),
         ("failover slot", failover),
         ("retained log", bytes(status.retained_bytes)),

@@ -1,7 +1,7 @@
 //! Prometheus: the metrics of the write-ahead log, as the relay that reads it counts them.
 
 use pillarbox::source::wal::WalStore;
-use prometheus::{IntCounter, IntGauge, Registry};
+use prometheus::{Gauge, IntCounter, IntGauge, Registry};
 
 use super::prometheus::registered;
 
@@ -11,7 +11,10 @@ pub(super) struct LogSeries {
     spilled: IntCounter,
     forged: IntCounter,
     unreadable: IntCounter,
-    lag: IntGauge,
+    lag_bytes: IntGauge,
+    lag: Gauge,
+    left: IntGauge,
+    keep: IntGauge,
     leads: IntGauge,
     open: IntGauge,
     table_missing: IntGauge,
@@ -29,7 +32,22 @@ impl LogSeries {
                 "log_messages_unreadable_total",
                 "Messages and rows in the log that became dead letters",
             )?,
-            lag: gauge("log_lag_bytes", "The part of the log that is not confirmed; 0 if another relay reads it")?,
+            lag_bytes: gauge(
+                "log_lag_bytes",
+                "The part of the log that is not confirmed; 0 if another relay reads it",
+            )?,
+            lag: registered(
+                registry,
+                Gauge::new(
+                    "log_lag_seconds",
+                    "The age of the oldest commit in the log that is not confirmed; 0 if another relay reads it",
+                )?,
+            )?,
+            left: gauge(
+                "log_left_bytes",
+                "What can be written before the slot may be lost; 0 if another relay reads it",
+            )?,
+            keep: gauge("log_keep_bytes", "The server's max_slot_wal_keep_size; 0 if another relay reads the log")?,
             leads: gauge("log_leads", "1 while this relay reads the log")?,
             open: gauge("log_open", "1 while this relay reads the log and events are emitted into it")?,
             table_missing: gauge(
@@ -52,7 +70,11 @@ impl LogSeries {
         for (counter, value) in counters {
             counter.inc_by(value.saturating_sub(counter.get()));
         }
-        self.lag.set(i64::try_from(metrics.lag_bytes.unwrap_or_default()).unwrap_or(i64::MAX));
+        let bytes = |bytes: Option<u64>| i64::try_from(bytes.unwrap_or_default()).unwrap_or(i64::MAX);
+        self.lag_bytes.set(bytes(metrics.lag_bytes));
+        self.lag.set(metrics.lag.unwrap_or_default().as_secs_f64());
+        self.left.set(bytes(metrics.left_bytes));
+        self.keep.set(bytes(metrics.keep_bytes));
         self.leads.set(metrics.leads.into());
         self.open.set((metrics.leads && metrics.closed.is_none()).into());
         self.table_missing.set(metrics.table_problem.is_some().into());

@@ -39,8 +39,28 @@ fn a_deployed_example_marks_no_backlog_delivered() {
     }
 }
 
+#[test]
+fn the_alerts_of_the_log_fire_when_they_must() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/alerts.test.yaml");
+    let tested = Command::new("promtool").args(["test", "rules"]).arg(tests).output().expect("promtool is installed");
+    let told = [tested.stdout, tested.stderr].concat();
+    assert!(tested.status.success(), "{}", String::from_utf8_lossy(&told));
+}
+
+/// The metrics that rules, dashboard and documentation speak of. Only a relay with source.kind = "wal" has those of the log.
+const LOG: &str = "pillarbox_log_";
+
 /// Prometheus takes these metrics, and what rules and dashboard speak of is among them.
 pub(crate) fn check_metrics(text: &str) {
+    check_metrics_of(text, |metric| !metric.starts_with(LOG));
+}
+
+/// As above, for the metrics of the write-ahead log.
+pub(crate) fn check_log_metrics(text: &str) {
+    check_metrics_of(text, |metric| metric.starts_with(LOG));
+}
+
+fn check_metrics_of(text: &str, expects: impl Fn(&str) -> bool) {
     let mut promtool = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())
@@ -60,8 +80,7 @@ pub(crate) fn check_metrics(text: &str) {
         let spoken_of = std::fs::read_to_string(file(name)).unwrap();
         let metrics = metrics(&spoken_of);
         assert!(metrics.len() > 4, "{name}: {metrics:?}");
-        // Only a relay with source.kind = "wal" has metrics of the log.
-        let expected = metrics.iter().filter(|metric| !metric.starts_with("pillarbox_log_"));
+        let expected = metrics.iter().filter(|metric| expects(metric));
         let missing: Vec<_> = expected.filter(|metric| !there.contains(metric.as_str())).collect();
         assert!(missing.is_empty(), "{name} speaks of {missing:?}, and there are {there:?}");
     }

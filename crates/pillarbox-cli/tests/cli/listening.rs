@@ -153,7 +153,7 @@ async fn the_liveness_file_is_touched_only_when_the_loop_turns() {
 }
 
 /// What is served there: the status and the body.
-async fn get(address: &str, path: &str) -> (u16, String) {
+pub(crate) async fn get(address: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -164,7 +164,7 @@ async fn get(address: &str, path: &str) -> (u16, String) {
 }
 
 /// The value of a series.
-fn metric(metrics: &str, series: &str) -> Option<f64> {
+pub(crate) fn metric(metrics: &str, series: &str) -> Option<f64> {
     metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
 }
 

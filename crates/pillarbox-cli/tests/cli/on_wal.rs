@@ -3,10 +3,16 @@
 use pillarbox_testkit::PrivatePostgres;
 use pillarbox_testkit::process::{Program, Signal};
 use pillarbox_testkit::receiver::Receiver;
+use pillarbox_testkit::wait_until;
+use serde_json::Value;
 use sqlx::{Connection, Executor, PgConnection};
 
+use crate::access::address;
+use crate::client::Client;
 use crate::delivering::{PATIENCE, to_receiver};
+use crate::deploy;
 use crate::home::{DISCARD, Home};
+use crate::listening::{get, metric};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_is_enabled_looked_at_and_disabled() {
@@ -112,6 +118,62 @@ async fn rows_of_an_outbox_table_are_delivered() {
     relay.signal(Signal::Terminate);
     assert!(relay.wait(PATIENCE).await.unwrap().success());
     connection.close().await.unwrap();
+}
+
+/// What the overview knows of the log.
+async fn seen(admin: &mut Client) -> (Value, String) {
+    let overview = admin.get("/api/v1/overview").await;
+    assert_eq!(overview.status, 200, "{overview:?}");
+    (overview.json(), admin.get("/").await.body)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_is_seen_by_metrics_api_and_pages() {
+    let server = PrivatePostgres::start_logical().await;
+    let mut home = Home::with_config(&format!("[source]\nkind = \"wal\"\n{DISCARD}"));
+    home.set("PILLARBOX_DATABASE_URL", &server.url());
+    home.run(&["migrate"]).succeeded();
+    let program = Program::start(home.command(&["admin", "--listen", "127.0.0.1:0"]));
+    let mut admin = Client::new(&address(&program).await);
+    let (overview, page) = seen(&mut admin).await;
+    assert!(overview["log"].is_null() && !page.contains("id=\"log\""), "{overview}\n{page}");
+
+    home.run(&["wal", "enable"]).succeeded();
+    let (overview, page) = seen(&mut admin).await;
+    let kinds = |overview: &Value| {
+        let problems = overview["problems"].as_array().unwrap().iter();
+        problems.map(|problem| problem["kind"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&overview), ["no_relay", "log_unread"], "{overview}");
+    assert!(page.contains("data-log=\"unread\"") && page.contains("id=\"problem-log-unread-\""), "{page}");
+
+    let mut command = home.command(&["relay"]);
+    command.env("PILLARBOX_METRICS_LISTEN", "127.0.0.1:0");
+    let mut relay = Program::start(command);
+    let served = relay.wait_for_line("metrics and health are served", PATIENCE).await.unwrap();
+    let served = served.split("address=").nth(1).unwrap().trim().to_owned();
+    let metrics = async || get(&served, "/metrics").await.1;
+    let is = async |series: &str, value: f64| metric(&metrics().await, series) == Some(value);
+    wait_until("the gate is open", PATIENCE, async || is("pillarbox_log_open", 1.0).await).await;
+    assert!(home.json(&["emit", "Order", "1", "order.updated", "--repeatable"])["seq"].is_null());
+    wait_until("the event is delivered", PATIENCE, async || is("pillarbox_log_events_delivered_total", 1.0).await)
+        .await;
+    wait_until("the relay is up to date", PATIENCE, async || is("pillarbox_log_lag_seconds", 0.0).await).await;
+    let text = metrics().await;
+    deploy::check_log_metrics(&text);
+    assert_eq!(metric(&text, "pillarbox_log_leads"), Some(1.0), "{text}");
+    assert_eq!(metric(&text, "pillarbox_log_keep_bytes"), Some(256.0 * 1024.0 * 1024.0), "{text}");
+    assert!(metric(&text, "pillarbox_log_left_bytes").is_some_and(|left| left > 1e8), "{text}");
+    wait_until("the overview has nothing to say", PATIENCE, async || kinds(&seen(&mut admin).await.0).is_empty()).await;
+    let (overview, page) = seen(&mut admin).await;
+    let log = &overview["log"];
+    assert_eq!((&log["is_read"], &log["is_open"], &log["closed"]), (&true.into(), &true.into(), &Value::Null), "{log}");
+    assert!(page.contains("data-log=\"open\"") && page.contains("pillarbox_public_postgres"), "{page}");
+
+    assert!(relay.terminate(PATIENCE).await.unwrap().success());
+    assert_eq!(seen(&mut admin).await.0["log"]["is_read"], false);
+    home.run(&["wal", "disable", "--force", "--yes"]).succeeded();
+    assert!(seen(&mut admin).await.0["log"].is_null());
 }
 
 #[test]

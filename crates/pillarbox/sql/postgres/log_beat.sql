@@ -1,8 +1,9 @@
 -- Beat: renews the leader's lease, stores its position, and opens the gate for emits if it may be open, or closes it. The
 -- position is on disk when this returns: the server is told only afterwards that it may forget the log up to there.
 -- $1 leader, $2 epoch, $3 seconds of the lease, $4 position, $5 the reason why the relay wants the gate closed, $6 seconds that
--- the gate stays open, $7 system identifier of the server that is streamed, $8 timeline of the lead. No row if another relay leads, or on
--- another timeline: positions of a killed primary may be behind spills that a promoted standby does not have.
+-- the gate stays open, $7 system identifier of the server that is streamed, $8 timeline of the lead, $9 the commit of the oldest event that
+-- is neither delivered nor in the table, $10 whether there is none, and everything up to the last beat was read. No row if another relay
+-- leads, or on another timeline: positions of a killed primary may be behind spills that a promoted standby does not have.
 WITH slot AS MATERIALIZED (
     SELECT log.slot, log.leaving, slot.wal_status, slot.safe_wal_size,
            pg_size_bytes(current_setting('max_slot_wal_keep_size')) AS keep,
@@ -17,7 +18,7 @@ WITH slot AS MATERIALIZED (
     WHERE NOT EXISTS (SELECT FROM pg_replication_slots AS standby
                       WHERE standby.slot_name = wanted.name AND standby.slot_type = 'physical' AND standby.active)
 ), judged AS MATERIALIZED (
-    SELECT slot.waits_for IS NOT NULL AS waits,
+    SELECT safe_wal_size, keep, slot.waits_for IS NOT NULL AS waits,
            current_setting('synchronous_standby_names') ~* '(^|[ ,("])([*]|pillarbox/log)($|[ ,)"])' AS is_synchronous,
            CASE
         WHEN $5::text IS NOT NULL THEN $5
@@ -36,6 +37,10 @@ WITH slot AS MATERIALIZED (
 )
 UPDATE {schema}.outbox_log AS log
 SET leader_until = clock_timestamp() + $3 * interval '1 second', confirmed = greatest(confirmed, $4::text::pg_lsn),
+    -- The last beat was a second ago.
+    confirmed_at = CASE WHEN $9::timestamptz IS NOT NULL THEN $9
+                        WHEN $10 THEN clock_timestamp() - interval '1 second'
+                        ELSE confirmed_at END,
     closed = coalesce(judged.closed, ''), system_id = coalesce($7, log.system_id)
 FROM judged,
      (SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
@@ -45,4 +50,5 @@ RETURNING log.confirmed::text, log.leaving, judged.closed, (pg_current_wal_inser
           pg_current_wal_insert_lsn()::text, judged.waits, judged.is_synchronous,
           setval('{schema}.outbox_log_until'::regclass,
                  -- `leaving` once more: the row may have changed since it was judged.
-                 CASE WHEN judged.closed IS NULL AND NOT log.leaving THEN ceil(date_part('epoch', clock_timestamp()) + $6)::bigint ELSE 0 END)
+                 CASE WHEN judged.closed IS NULL AND NOT log.leaving THEN ceil(date_part('epoch', clock_timestamp()) + $6)::bigint ELSE 0 END),
+          greatest(date_part('epoch', clock_timestamp() - log.confirmed_at), 0), judged.safe_wal_size, judged.keep

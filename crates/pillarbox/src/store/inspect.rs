@@ -15,6 +15,7 @@ use crate::store::act::{Entry, Marked, Replayed, Retried, Selection};
 use crate::store::dead_letters::DeadLetters;
 use crate::store::examine::Finding;
 use crate::store::list::{Filter, Page, Paging, ToDestination};
+use crate::store::log::LogView;
 use crate::store::metrics::{LaneView, Minute};
 use crate::store::search::Found;
 
@@ -401,6 +402,11 @@ pub trait Inspect: Send + Sync + 'static {
 
     /// Returns the actions of people, the newest first. With `before`, only entries with a lower id.
     async fn audit(&self, before: Option<i64>, limit: usize) -> Result<Vec<AuditView>, StoreError>;
+
+    /// Returns the state of the write-ahead log as the outbox; `None` if it is not enabled, and for stores that have none.
+    async fn log(&self) -> Result<Option<LogView>, StoreError> {
+        Ok(None)
+    }
 
     /// Returns problems of the database and their fixes.
     async fn examine(&self) -> Result<Vec<Finding>, StoreError>;

@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::act::Entry;
 use super::examine::Finding;
 use super::list::{BadCursor, Bound};
+use super::log::LogView;
 use super::migrate::Migration;
 use super::{Cleaned, EventKind, Retention};
 use crate::emit;
@@ -185,6 +186,11 @@ pub(super) trait Database: Send + Sync + 'static {
     /// Runs after a relay has left.
     fn relay_left(&self, relay: Uuid) {
         let _ = relay;
+    }
+
+    /// Returns the state of the write-ahead log, if it is the outbox.
+    async fn view_log(&self) -> Result<Option<LogView>, DriverError> {
+        Ok(None)
     }
 
     /// Returns problems of the database.

@@ -38,6 +38,32 @@ async fn what_is_committed_while_nobody_reads_waits_in_the_log() {
     assert_eq!(place.got(), ids);
 }
 
+#[tokio::test]
+async fn the_stored_time_passes_an_event_only_when_it_is_delivered() {
+    let outbox = Outbox::new().await;
+    let place = Place::fine();
+    let first = outbox.relay(&place).await;
+    let table = first.store.table().clone();
+    first.stop().await;
+    let now = async || -> chrono::DateTime<chrono::Utc> {
+        sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&outbox.pool).await.unwrap()
+    };
+    let status = async || table.log_status().await.unwrap().unwrap();
+    let (before, ids, after) = (now().await, outbox.emit(7).await, now().await);
+    let unread = status().await;
+    assert!(unread.confirmed_at <= before, "{unread:?}");
+    assert!(unread.behind_seconds > 0.0, "{unread:?}");
+    let relay = outbox.relay(&place).await;
+    place.gets(&ids).await;
+    wait_until("the time has passed the events", PATIENCE, async || status().await.confirmed_at >= after).await;
+    wait_until("nothing is late", PATIENCE, async || relay.metrics().lag == Some(Duration::ZERO)).await;
+    let metrics = relay.metrics();
+    assert_eq!(metrics.keep_bytes, Some(1 << 30), "{metrics:?}");
+    assert!(metrics.left_bytes.is_some_and(|left| left < 1 << 31), "{metrics:?}");
+    let metrics = relay.stop().await;
+    assert_eq!((metrics.lag, metrics.lag_bytes), (None, None), "only the leader knows");
+}
+
 /// A leader whose process hangs: it neither beats nor reads, and its connection stays.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_of_a_leader_that_hangs_is_taken_over() {

@@ -6,6 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::log::Log;
 use super::seconds;
 use crate::desk::{DestinationStatus, Health, Metrics, Overview as DeskOverview, Problem, ProblemKind};
 
@@ -22,6 +23,8 @@ pub(crate) struct Overview {
     series: Vec<FlowAt>,
     relays: Vec<Relay>,
     destinations: Vec<Destination>,
+    /// The write-ahead log, if it is the outbox
+    log: Option<Log>,
 }
 
 /// Waiting events: exact up to 10,000 each, an estimate beyond that
@@ -68,6 +71,8 @@ struct ProblemView {
     error: Option<String>,
     error_at: Option<DateTime<Utc>>,
     paused_by: Option<String>,
+    /// What is known about it, in a sentence
+    detail: Option<String>,
 }
 
 impl From<Problem> for ProblemView {
@@ -86,6 +91,7 @@ impl From<Problem> for ProblemView {
             error,
             error_at,
             paused_by: problem.paused_by,
+            detail: problem.detail,
         }
     }
 }
@@ -367,6 +373,7 @@ impl From<DeskOverview> for Overview {
                 .collect(),
             relays: overview.observed.relays.into_iter().map(Relay::from).collect(),
             destinations: overview.destinations.into_iter().map(Destination::from).collect(),
+            log: overview.log.map(Log::from),
         }
     }
 }

@@ -9,7 +9,7 @@ use pillarbox::Store;
 use serde_json::Value;
 
 use crate::meter::Meter;
-use crate::relay::RelayArguments;
+use crate::relay::{RelayArguments, counts};
 use crate::usage::Usage;
 
 /// Relays the existing events.
@@ -62,9 +62,7 @@ impl Drain {
             meter.report()
         );
         let mut report = meter.report();
-        if let Some(log) = log.map(|log| log.log_metrics()) {
-            report["log"] = serde_json::json!({ "delivered": log.delivered, "spilled": log.spilled });
-        }
+        report["log"] = log.map_or(Value::Null, |log| counts(&log));
         report["usage"] = serde_json::to_value(Usage::now()?)?;
         Ok(report)
     }

@@ -43,6 +43,9 @@ pub(crate) struct Fill {
     /// The number of connections that write at once; with `--aggregates` it is one.
     #[arg(long, default_value_t = 2)]
     writers: u32,
+    /// Emit this many events per transaction, instead of copying rows into the table. They go into the write-ahead log if its gate is open.
+    #[arg(long)]
+    emit: Option<u64>,
 }
 
 /// The content of the payload.
@@ -67,6 +70,8 @@ impl Fill {
     pub(crate) async fn run(self) -> Result<Value> {
         ensure!(!self.types.is_empty() && self.aggregates != Some(0), "there must be a type and an aggregate");
         let database = Database::open(&self.database).await?;
+        ensure!(self.emit != Some(0), "--emit must be at least 1");
+        ensure!(self.due_in.is_none() || self.emit.is_none(), "--due-in is for rows that are copied");
         ensure!(self.due_in.is_none() || matches!(database, Database::Postgres(_)), "--due-in needs PostgreSQL");
         let began = Instant::now();
         let (fill, next) = (Arc::new(self), Arc::new(AtomicU64::new(0)));
@@ -91,12 +96,15 @@ impl Fill {
                 return Ok(());
             }
             let numbers = from..self.count.min(from + BATCH);
-            if let Database::Postgres(store) = &database {
+            let transaction = self.emit.unwrap_or(FEW);
+            if self.emit.is_none()
+                && let Database::Postgres(store) = &database
+            {
                 self.copy(store.pool(), numbers).await?;
                 continue;
             }
-            for first in numbers.clone().step_by(FEW as usize) {
-                let events = (first..numbers.end.min(first + FEW)).map(|number| self.event(number));
+            for first in numbers.clone().step_by(usize::try_from(transaction)?) {
+                let events = (first..numbers.end.min(first + transaction)).map(|number| self.event(number));
                 database.emit(events.collect::<Result<_>>()?).await?;
             }
         }

@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use pillarbox::source::wal::{LogMetrics, WalStore};
 use pillarbox::{Event, Inspect, Message, SendError};
 use rand::RngExt;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::fill::payload;
-use crate::relay::RelayArguments;
+use crate::relay::{RelayArguments, gate_open};
 use crate::spread::spread;
 
 /// Emits one event after another.
@@ -47,7 +46,7 @@ impl Latency {
                     .await
                     .context("the relay has not become idle")?;
                 if let Some(log) = log {
-                    tokio::time::timeout(PATIENCE, open(&log)).await.context("the log has not been opened")?;
+                    gate_open(&log).await?;
                 }
                 let mut took = Vec::with_capacity(self.count);
                 for number in 0..self.count {
@@ -71,16 +70,6 @@ impl Latency {
         answer["latencies_ms"] = json!(milliseconds);
         Ok(answer)
     }
-}
-
-/// Waits until the relay reads the log and lets emits write into it.
-async fn open(log: &WalStore) {
-    let is_open = |metrics: LogMetrics| metrics.leads && metrics.closed.is_none() && metrics.lag_bytes.is_some();
-    while !is_open(log.log_metrics()) {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    // The gate opens with the next heartbeat at the latest.
-    tokio::time::sleep(Duration::from_secs(2)).await;
 }
 
 /// Waits until a relay's heartbeat says that it is idle.

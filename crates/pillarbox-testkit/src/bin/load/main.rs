@@ -2,6 +2,7 @@
 //! existing database or broker and prints one JSON object with its results. The benchmark decides how often a command runs,
 //! what it is compared to, and what the results mean.
 
+mod cost;
 mod database;
 mod drain;
 mod emit;
@@ -41,6 +42,8 @@ enum Command {
     Latency(latency::Latency),
     /// Measures the cost of an event for its writer, compared to a bare INSERT.
     Emit(emit::Emit),
+    /// Measures the server's CPU time of an event, compared to a bare INSERT, without the commit.
+    Cost(cost::Cost),
     /// Relays events to two destinations, one of which is slow, and measures how fast the other one is served.
     Slow(slow::Slow),
     /// Measures the HTTP sink without a database.
@@ -64,6 +67,7 @@ async fn main() -> Result<()> {
         Command::Steady(steady) => steady.run().await?,
         Command::Latency(latency) => latency.run().await?,
         Command::Emit(emit) => emit.run().await?,
+        Command::Cost(cost) => cost.run().await?,
         Command::Slow(slow) => slow.run().await?,
         Command::RawHttp(http) => http.run().await?,
         Command::RawAmqp(amqp) => amqp.run().await?,

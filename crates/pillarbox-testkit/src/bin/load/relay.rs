@@ -13,6 +13,7 @@ use pillarbox::{
 };
 use pillarbox_sinks::celery::{CelerySettings, CelerySink};
 use pillarbox_sinks::http::{HttpSettings, HttpSink};
+use serde_json::{Value, json};
 
 use crate::database::Database;
 
@@ -131,6 +132,27 @@ impl RelayArguments {
         let builder = Relay::builder(store).settings(self.settings());
         Ok(builder.destination(destination).route(Route::new("*", ["there"])))
     }
+}
+
+/// The timeout of the gate to be opened.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until the relay reads the log and lets emits write into it: a heartbeat has said so.
+pub(crate) async fn gate_open(log: &WalStore) -> Result<()> {
+    let opened = async {
+        let mut metrics = log.log_metrics();
+        while !metrics.leads || metrics.closed.is_some() || metrics.lag_bytes.is_none() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            metrics = log.log_metrics();
+        }
+    };
+    tokio::time::timeout(PATIENCE, opened).await.context("the log has not been opened")
+}
+
+/// Returns how many events were delivered from the log, and how many went into the table.
+pub(crate) fn counts(log: &WalStore) -> Value {
+    let metrics = log.log_metrics();
+    json!({ "delivered": metrics.delivered, "spilled": metrics.spilled })
 }
 
 /// Returns a sink for a receiver on this host.

@@ -12,7 +12,7 @@ use tempfile::NamedTempFile;
 
 use crate::meter::Meter;
 use crate::produce::{self, Moments, note};
-use crate::relay::RelayArguments;
+use crate::relay::{RelayArguments, counts, gate_open};
 use crate::spread::spread;
 use crate::usage::Usage;
 
@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 impl Steady {
     pub(crate) async fn run(self) -> Result<Value> {
-        let store = self.relay.open().await?.store();
+        let (store, log) = self.relay.store(&self.relay.open().await?);
         let meter = Arc::new(Meter::new(u64::MAX));
         let handled = Arc::new(Handled::default());
         let handler = {
@@ -50,6 +50,12 @@ impl Steady {
         let relay = self.relay.handled(store, handler).observer(Arc::clone(&meter) as _).build()?;
         let mut produced = Ok((Value::Null, Moments::new()));
         let load = async {
+            if let Some(log) = &log
+                && let Err(error) = gate_open(log).await
+            {
+                produced = Err(error);
+                return;
+            }
             produced = self.produce().await;
             if let Ok((report, _)) = &produced {
                 meter.expect(report["count"].as_u64().unwrap_or(0));
@@ -61,6 +67,7 @@ impl Steady {
         let (handled, repeated) = handled.take();
         ensure!(handled.len() == committed.len(), "{} were committed, {} handled", committed.len(), handled.len());
         let mut answer = summary(&committed, &handled);
+        answer["log"] = log.map_or(Value::Null, |log| counts(&log));
         answer["produced"] = report;
         answer["repeated"] = json!(repeated);
         answer["usage"] = serde_json::to_value(Usage::now()?)?;

@@ -7,6 +7,7 @@ mod nats;
 mod once;
 mod outage;
 mod scene;
+mod slot;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -26,6 +27,8 @@ enum What {
     Death,
     /// An endpoint is down with 100,000 events waiting: other endpoints are not slowed, nothing is rewritten, nothing fails.
     Outage,
+    /// An endpoint is down for minutes while events come in through the write-ahead log: what the slot keeps, and the relay's memory.
+    Slot(slot::Options),
     /// Each kind of broker, plainly, over TLS, in order, and while the broker or the relay is killed: what is lost or arrives twice.
     Brokers(brokers::Options),
     /// 20,000 events to a cluster of three NATS servers whose leader is killed every five seconds for a minute.
@@ -36,12 +39,14 @@ enum What {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let all = vec![What::Once, What::Death, What::Outage, What::Nats, What::NatsOrder];
+    let all =
+        vec![What::Once, What::Death, What::Outage, What::Slot(slot::Options::default()), What::Nats, What::NatsOrder];
     for what in Arguments::parse().what.map_or(all, |what| vec![what]) {
         match what {
             What::Once => once::measure().await?,
             What::Death => death::measure().await?,
             What::Outage => outage::measure().await?,
+            What::Slot(options) => slot::measure(options).await?,
             What::Brokers(options) => brokers::measure(options).await?,
             What::Nats => nats::measure().await?,
             What::NatsOrder => nats::order().await?,

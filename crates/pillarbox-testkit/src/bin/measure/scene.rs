@@ -19,9 +19,19 @@ pub(crate) struct Scene {
 impl Scene {
     /// Starts the server with its own defaults, except for a buffer that fits the table.
     pub(crate) async fn set() -> Result<Self> {
+        Self::set_with(&[("shared_buffers", "512MB")]).await
+    }
+
+    /// As above, with a log that can be read.
+    pub(crate) async fn set_logical() -> Result<Self> {
+        let settings = [("shared_buffers", "512MB"), ("wal_level", "logical"), ("max_slot_wal_keep_size", "4GB")];
+        Self::set_with(&settings).await
+    }
+
+    async fn set_with(settings: &[(&str, &str)]) -> Result<Self> {
         let program = std::env::current_exe()?.with_file_name("pillarbox");
         ensure!(program.exists(), "there is no {}; `cargo build --release -p pillarbox-cli`", program.display());
-        let server = PrivatePostgres::start_with(&[("shared_buffers", "512MB")]).await;
+        let server = PrivatePostgres::start_with(settings).await;
         let store = PostgresStore::connect(&server.url(), "public").await?;
         store.migrate().await?;
         Ok(Self { store, server, dir: tempfile::tempdir()?, program })

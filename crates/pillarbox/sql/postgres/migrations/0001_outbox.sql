@@ -170,6 +170,8 @@ CREATE TABLE outbox_log (
     leader_until     timestamptz,
     -- Every event of a commit that ends before it is delivered, or in the table.
     confirmed        pg_lsn,
+    -- Every event that was committed before this time is delivered, or in the table. The relay writes it once a second.
+    confirmed_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- The server that the position belongs to.
     system_id        text,
     -- Why the leader keeps events out of the log; empty while it takes them.

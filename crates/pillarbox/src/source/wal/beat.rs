@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::log::{Log, lock};
+use super::log::{Behind, Log, lock};
 use crate::clock;
 use crate::error::StoreError;
-use crate::store::postgres::lead::{Lead, SYNCHRONOUS};
+use crate::store::postgres::lead::{Lead, SYNCHRONOUS, Telling};
 
 /// The interval of heartbeats. The gate stays open for five times as long.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
@@ -67,14 +67,25 @@ fn rest_reading(log: &Log) {
 /// Beats once. With `closed`, closes the gate for that reason. Returns whether this relay still leads.
 pub(super) async fn beat(log: &Log, lead: &Lead, closed: Option<&str>) -> Result<bool, StoreError> {
     let began = clock::now();
-    let position = log.ledger().confirmed();
+    let (position, oldest) = {
+        let ledger = log.ledger();
+        (ledger.confirmed(), ledger.oldest_commit())
+    };
+    // Nothing is open, and the stream has passed what was the end of the log a beat ago.
+    let is_up_to_date = oldest.is_none() && lock(&log.behind).is_some_and(|before| position >= before.end);
     let closed = closed.map(str::to_owned).or_else(|| closed_by(log, began));
     let server = lock(&log.server).clone();
-    let beat = log.store.log_beat(lead, log.lease_length(), position, closed.as_deref(), server.as_ref()).await?;
-    let Some(beat) = beat else { return Ok(false) };
+    let told = Telling { position, oldest, is_up_to_date, closed: closed.as_deref(), server: server.as_ref() };
+    let Some(beat) = log.store.log_beat(lead, log.lease_length(), told).await? else { return Ok(false) };
     log.renewed_until(began + log.lease_length());
     log.stored(&beat);
-    log.counters.lag.store(beat.lag, Ordering::Relaxed);
+    *lock(&log.behind) = Some(Behind {
+        bytes: beat.lag,
+        time: if is_up_to_date { Duration::ZERO } else { beat.behind },
+        left: beat.left,
+        keep: beat.keep,
+        end: beat.end,
+    });
     *lock(&log.closed) = beat.closed;
     if beat.is_synchronous {
         *lock(&log.problem) = Some(SYNCHRONOUS.to_owned());

@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::snapshot::Snapshot;
@@ -59,6 +60,7 @@ struct Transaction {
     hidden: Vec<Uuid>,
     open: usize,
     read_at: Instant,
+    committed_at: Option<DateTime<Utc>>,
 }
 
 #[derive(Debug)]
@@ -144,6 +146,18 @@ impl Ledger {
         self.transactions.iter().find(|transaction| transaction.open > 0).map(|transaction| transaction.read_at)
     }
 
+    /// Returns when the oldest transaction with open events was committed.
+    pub(super) fn oldest_commit(&self) -> Option<DateTime<Utc>> {
+        self.transactions.iter().find(|transaction| transaction.open > 0)?.committed_at
+    }
+
+    /// Notes when the transaction that was added last was committed.
+    pub(super) fn committed(&mut self, end: Lsn, at: DateTime<Utc>) {
+        if let Some(last) = self.transactions.back_mut().filter(|last| last.end == end) {
+            last.committed_at = Some(at);
+        }
+    }
+
     /// Adds a transaction. With `urgent`, its events go into the table. Returns the number of events that are in the ledger
     /// already, which are left out: an id is one event.
     pub(super) fn add(&mut self, xid: u32, end: Lsn, events: Vec<Read>, urgent: bool, now: Instant) -> usize {
@@ -182,7 +196,14 @@ impl Ledger {
             self.events.insert(id, entry);
         }
         let open = hidden.len();
-        self.transactions.push_back(Transaction { end, xid: Some(xid), hidden, open, read_at: now });
+        self.transactions.push_back(Transaction {
+            end,
+            xid: Some(xid),
+            hidden,
+            open,
+            read_at: now,
+            committed_at: None,
+        });
         self.read_until = self.read_until.max(end);
         self.advance();
         again
@@ -197,7 +218,8 @@ impl Ledger {
         match self.transactions.back_mut() {
             Some(last) if last.xid.is_none() => last.end = end,
             _ => {
-                let idle = Transaction { end, xid: None, hidden: Vec::new(), open: 0, read_at: now };
+                let idle =
+                    Transaction { end, xid: None, hidden: Vec::new(), open: 0, read_at: now, committed_at: None };
                 self.transactions.push_back(idle);
             }
         }

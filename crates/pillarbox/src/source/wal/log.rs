@@ -44,6 +44,13 @@ pub struct LogMetrics {
     pub unreadable: u64,
     /// The bytes of the log that are not confirmed, if this relay leads.
     pub lag_bytes: Option<u64>,
+    /// The age of the oldest commit with an event that is neither delivered nor in the table, if this relay leads. It is zero if there is
+    /// none.
+    pub lag: Option<Duration>,
+    /// The bytes that can still be written before the slot may be lost, if this relay leads and the server says so.
+    pub left_bytes: Option<u64>,
+    /// The server's `max_slot_wal_keep_size`, if this relay leads and there is a limit.
+    pub keep_bytes: Option<u64>,
     /// Whether this relay leads.
     pub leads: bool,
     /// The reason why emits go into the table, if this relay leads.
@@ -58,7 +65,17 @@ pub(super) struct Counters {
     pub(super) spilled: AtomicU64,
     pub(super) forged: AtomicU64,
     pub(super) unreadable: AtomicU64,
-    pub(super) lag: AtomicU64,
+}
+
+/// How far this relay is behind, by the last heartbeat.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Behind {
+    pub(super) bytes: u64,
+    pub(super) time: Duration,
+    pub(super) left: Option<u64>,
+    pub(super) keep: Option<u64>,
+    /// The end of the log then.
+    pub(super) end: Lsn,
 }
 
 #[derive(Debug)]
@@ -81,6 +98,7 @@ pub(super) struct Log {
     /// The server that is streamed.
     pub(super) server: Mutex<Option<Identity>>,
     pub(super) counters: Counters,
+    pub(super) behind: Mutex<Option<Behind>>,
     /// Notified when the ledger may have room, or something is to be spilled.
     pub(super) changed: Notify,
     waker: Mutex<Option<Waker>>,
@@ -120,6 +138,7 @@ impl Log {
             closed: Mutex::default(),
             server: Mutex::default(),
             counters: Counters::default(),
+            behind: Mutex::default(),
             changed: Notify::new(),
             waker: Mutex::default(),
             turn: Mutex::default(),
@@ -133,12 +152,16 @@ impl Log {
     pub(super) fn metrics(&self) -> LogMetrics {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let leads = lock(&self.lead).is_some();
+        let behind = lock(&self.behind).filter(|_| leads);
         LogMetrics {
             delivered: count(&self.counters.delivered),
             spilled: count(&self.counters.spilled),
             forged: count(&self.counters.forged),
             unreadable: count(&self.counters.unreadable),
-            lag_bytes: leads.then(|| count(&self.counters.lag)),
+            lag_bytes: behind.map(|behind| behind.bytes),
+            lag: behind.map(|behind| behind.time),
+            left_bytes: behind.and_then(|behind| behind.left),
+            keep_bytes: behind.and_then(|behind| behind.keep),
             leads,
             closed: lock(&self.closed).clone().filter(|_| leads),
             table_problem: lock(&self.table_problem).clone().filter(|_| leads),
@@ -159,6 +182,7 @@ impl Log {
         *lock(&self.waker) = Some(waker.clone());
         *lock(&self.ledger) = Ledger::default();
         *lock(&self.server) = None;
+        *lock(&self.behind) = None;
         *lock(&self.told) = Told::default();
         *lock(&self.lead) = Some((lead, until));
     }

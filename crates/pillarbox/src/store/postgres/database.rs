@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::error::Error;
 use super::link::{Link, Tx};
+use super::log::LogStatus;
 use super::moment::Moment;
 use super::pinned::Pinned;
 use super::statement::{PgQuery, PgRow, Runs};
@@ -21,6 +22,7 @@ use crate::error::DriverError;
 use crate::event::NewEvent;
 use crate::store::examine::Finding;
 use crate::store::list::{BadCursor, Bound};
+use crate::store::log::LogView;
 use crate::store::migrate::Migration;
 use crate::store::row::like;
 use crate::store::sql::{
@@ -135,6 +137,10 @@ impl Database for PostgresStore {
 
     fn relay_left(&self, relay: Uuid) {
         self.forget_relay(relay);
+    }
+
+    async fn view_log(&self) -> Result<Option<LogView>, DriverError> {
+        Ok(self.read_log_status().await?.map(LogStatus::view))
     }
 
     async fn look_for_trouble(&self) -> Result<Vec<Finding>, DriverError> {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::error::Error;
@@ -82,11 +83,37 @@ pub(crate) struct Beat {
     pub(crate) waits: bool,
     /// As for [`Slot`].
     pub(crate) is_synchronous: bool,
+    /// The age of the oldest commit that may not be confirmed.
+    pub(crate) behind: Duration,
+    /// The bytes that can still be written before the slot may be lost.
+    pub(crate) left: Option<u64>,
+    /// The server's `max_slot_wal_keep_size`; `None` without a limit.
+    pub(crate) keep: Option<u64>,
+}
+
+/// What the leader tells with a heartbeat.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Telling<'a> {
+    /// The position below which every event is delivered, or in the table.
+    pub(crate) position: Lsn,
+    /// When the oldest open event was committed.
+    pub(crate) oldest: Option<DateTime<Utc>>,
+    /// Whether nothing is open, and everything up to the last beat was read.
+    pub(crate) is_up_to_date: bool,
+    /// The reason why the relay wants the gate closed.
+    pub(crate) closed: Option<&'a str>,
+    /// The server that is streamed.
+    pub(crate) server: Option<&'a Identity>,
 }
 
 /// Returns a position that was reached; `None` if the log was not read yet.
 fn known(position: Lsn) -> Option<String> {
     (position > Lsn::default()).then(|| position.to_string())
+}
+
+/// Returns a number of bytes; `None` for no limit.
+fn size(bytes: Option<i64>) -> Option<u64> {
+    bytes.and_then(|bytes| u64::try_from(bytes).ok())
 }
 
 fn lsn(text: Option<String>) -> Result<Option<Lsn>, Error> {
@@ -151,9 +178,7 @@ impl PostgresStore {
         &self,
         lead: &Lead,
         lease: Duration,
-        position: Lsn,
-        closed: Option<&str>,
-        server: Option<&Identity>,
+        told: Telling<'_>,
     ) -> Result<Option<Beat>, StoreError> {
         let row = self
             .schema
@@ -161,11 +186,13 @@ impl PostgresStore {
             .bind(lead.leader)
             .bind(lead.epoch)
             .bind(lease.as_secs_f64())
-            .bind(known(position))
-            .bind(closed)
+            .bind(known(told.position))
+            .bind(told.closed)
             .bind(OPEN)
-            .bind(server.map(|server| server.system.as_str()))
+            .bind(told.server.map(|server| server.system.as_str()))
             .bind(lead.timeline.as_str())
+            .bind(told.oldest)
+            .bind(told.is_up_to_date)
             .fetch_optional(&self.pool)
             .await;
         let read = |row: PgRow| {
@@ -177,6 +204,9 @@ impl PostgresStore {
                 end: lsn(row.try_get(4)?)?.unwrap_or_default(),
                 waits: row.try_get(5)?,
                 is_synchronous: row.try_get(6)?,
+                behind: Duration::try_from_secs_f64(row.try_get(8)?).unwrap_or_default(),
+                left: size(row.try_get(9)?),
+                keep: size(row.try_get(10)?),
             })
         };
         row.and_then(|row| row.map(read).transpose()).map_err(database("renewing the lead of the log"))

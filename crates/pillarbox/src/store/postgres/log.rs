@@ -13,6 +13,7 @@ use super::outbox_table::OutboxTable;
 use super::statement::PgRow;
 use super::{PostgresStore, SQL, database};
 use crate::error::StoreError;
+use crate::store::log::LogView;
 
 mod disable;
 mod enable;
@@ -99,6 +100,10 @@ pub struct LogStatus {
     pub is_led: bool,
     /// The position below which every event is delivered, or in the table.
     pub confirmed: Option<String>,
+    /// Every event that was committed before this time is delivered, or in the table.
+    pub confirmed_at: DateTime<Utc>,
+    /// The seconds since that time; a relay that is up to date writes it once a second.
+    pub behind_seconds: f64,
     /// The bytes of the log behind that position.
     pub undelivered_bytes: Option<i64>,
     /// Whether emit writes into the log.
@@ -182,7 +187,7 @@ impl PostgresStore {
         self.read_log_status().await.map_err(database("reading the state of the log"))
     }
 
-    async fn read_log_status(&self) -> Result<Option<LogStatus>, Error> {
+    pub(super) async fn read_log_status(&self) -> Result<Option<LogStatus>, Error> {
         match self.schema.query(SQL.wal_status).fetch_optional(&self.pool).await? {
             Some(row) => Ok(Some(LogStatus::read(&row, self.log_facts().await?)?)),
             None => Ok(None),
@@ -195,6 +200,32 @@ impl PostgresStore {
 }
 
 impl LogStatus {
+    /// Returns the state for people.
+    pub(super) fn view(self) -> LogView {
+        let bytes = |bytes: i64| u64::try_from(bytes).unwrap_or_default();
+        let is_whole = self.has_slot && self.wal_status.as_deref() != Some("lost");
+        let reason = match (self.is_here, self.wal_level.as_str()) {
+            (_, level) if level != "logical" => format!("wal_level is {level}"),
+            (false, _) => "the server was promoted, and no relay has read it since".to_owned(),
+            (true, _) if self.closed.is_empty() && !self.is_open => "its relay has not opened it yet".to_owned(),
+            (true, _) => self.closed,
+        };
+        let is_open = self.is_led && self.is_open && reason.is_empty();
+        LogView {
+            slot: self.slot,
+            is_whole,
+            is_read: self.is_led,
+            is_open,
+            closed: if self.is_led { reason } else { String::new() },
+            leaving: self.leaving,
+            confirmed: self.confirmed,
+            undelivered_bytes: self.undelivered_bytes.map(bytes).unwrap_or_default(),
+            behind: Duration::try_from_secs_f64(self.behind_seconds).unwrap_or_default(),
+            retained_bytes: self.retained_bytes.map(bytes),
+            left_bytes: self.safe_wal_bytes.map(bytes),
+        }
+    }
+
     fn read(row: &PgRow, facts: Facts) -> Result<Self, Error> {
         let moment = |column| Ok::<_, Error>(row.try_get::<_, Option<Moment>>(column)?.map(Moment::shown));
         Ok(Self {
@@ -207,6 +238,8 @@ impl LogStatus {
             leader_until: moment("leader_until")?,
             is_led: row.try_get("is_led")?,
             confirmed: row.try_get("confirmed")?,
+            confirmed_at: moment("confirmed_at")?.unwrap_or_default(),
+            behind_seconds: row.try_get("behind")?,
             undelivered_bytes: row.try_get("undelivered")?,
             is_open: row.try_get::<_, Option<bool>>("is_open")?.unwrap_or(false),
             closed: row.try_get("closed")?,

@@ -15,6 +15,7 @@ use crate::store::inspect::{
     AuditView, Counts, Depth, EventDetail, EventView, Inspect, PausedView, RelayView, Waiting,
 };
 use crate::store::list::{Filter, Page, Paging, ToDestination};
+use crate::store::log::LogView;
 use crate::store::metrics::Minute;
 use crate::store::search::Found;
 
@@ -99,6 +100,10 @@ impl<D: Database> Inspect for D {
 
     async fn audit(&self, before: Option<i64>, limit: usize) -> Result<Vec<AuditView>, StoreError> {
         act::audit(self, before, limit).await.map_err(database("reading the audit"))
+    }
+
+    async fn log(&self) -> Result<Option<LogView>, StoreError> {
+        self.view_log().await.map_err(database("reading the state of the log"))
     }
 
     async fn examine(&self) -> Result<Vec<Finding>, StoreError> {

@@ -144,7 +144,7 @@ impl Leader {
             self.pour().await?;
             return self.poured(end).await;
         }
-        let (xid, events) = (partial.xid, std::mem::take(&mut partial.events));
+        let (xid, committed_at, events) = (partial.xid, partial.committed_at, std::mem::take(&mut partial.events));
         self.partial = None;
         if events.is_empty() {
             self.log.ledger().alive(end, clock::now());
@@ -152,7 +152,12 @@ impl Leader {
         }
         let urgent = self.log.is_ordered() || self.suspects > 0;
         self.suspects = self.suspects.saturating_sub(events.len());
-        let again = self.log.ledger().add(xid, end, events, urgent, clock::now());
+        let again = {
+            let mut ledger = self.log.ledger();
+            let again = ledger.add(xid, end, events, urgent, clock::now());
+            ledger.committed(end, committed_at);
+            again
+        };
         if again > 0 {
             tracing::warn!(events = again, "events with the id of an event that is being sent; each id is sent once");
         }

@@ -2,6 +2,7 @@
 
 use super::spill::{GATHER, SLOW};
 use super::*;
+use chrono::TimeDelta;
 
 const NOW: fn() -> Instant = Instant::now;
 const ALL: &str = "1000:1000:";
@@ -45,6 +46,28 @@ fn the_position_is_the_end_of_a_contiguous_prefix() {
     assert!(ledger.delivered(held[2]));
     assert_eq!(ledger.confirmed(), Lsn(40));
     assert!(ledger.is_empty());
+}
+
+#[test]
+fn the_oldest_commit_is_that_of_the_first_open_event() {
+    let mut ledger = Ledger::new(Lsn(1));
+    let [first, second, third]: [DateTime<Utc>; 3] =
+        [100, 200, 300].map(|second| DateTime::UNIX_EPOCH + TimeDelta::seconds(second));
+    for (end, at, id) in [(10, first, 1), (20, second, 2)] {
+        ledger.add(7, Lsn(end), vec![event(id)], false, NOW());
+        ledger.committed(Lsn(end), at);
+    }
+    ledger.reveal(&Snapshot::read(ALL).unwrap());
+    let held = take(&mut ledger, 10);
+    assert_eq!(ledger.oldest_commit(), Some(first));
+    ledger.delivered(held[1]);
+    assert_eq!(ledger.oldest_commit(), Some(first), "the first is open");
+    ledger.delivered(held[0]);
+    assert_eq!(ledger.oldest_commit(), None);
+    // A transaction without events is gone by then; its time is nobody's.
+    ledger.add(7, Lsn(30), vec![], false, NOW());
+    ledger.committed(Lsn(30), third);
+    assert_eq!(ledger.oldest_commit(), None);
 }
 
 #[test]

@@ -8,6 +8,8 @@ use crate::store::postgres::error::Error;
 const ABOUT: &str = "log";
 /// The bytes of undelivered log above which they are reported.
 const MUCH: i64 = 64 * 1024 * 1024;
+/// The age of the oldest undelivered event in the log above which it is reported, in seconds.
+const LATE: f64 = 60.0;
 
 impl PostgresStore {
     /// Checks the log. Without one there is nothing to say.
@@ -38,7 +40,8 @@ impl LogStatus {
         if findings.is_empty() {
             let bytes = self.undelivered_bytes.unwrap_or_default();
             let state = if self.is_open { "takes events" } else { "is read, and takes no events yet" };
-            findings.push(Finding::good(ABOUT, format!("the write-ahead log {state}; {} behind", size(bytes))));
+            let lag = format!("{} and {:.0} s behind", size(bytes), self.behind_seconds);
+            findings.push(Finding::good(ABOUT, format!("the write-ahead log {state}; {lag}")));
         }
         findings
     }
@@ -128,8 +131,8 @@ impl LogStatus {
         if !self.closed.is_empty() {
             return Some(Finding::notice(ABOUT, format!("the log takes no events: {}", self.closed), ""));
         }
-        (bytes > MUCH).then(|| {
-            let found = format!("the relay is {} of log behind", size(bytes));
+        (bytes > MUCH || self.behind_seconds > LATE).then(|| {
+            let found = format!("the relay is {} of log and {:.0} s behind", size(bytes), self.behind_seconds);
             Finding::notice(ABOUT, found, "look at its destinations, and for long transactions, which keep the log")
         })
     }
@@ -277,6 +280,8 @@ mod tests {
             leader_until: None,
             is_led: true,
             confirmed: Some("0/16B3748".to_owned()),
+            confirmed_at: chrono::DateTime::UNIX_EPOCH,
+            behind_seconds: 1.2,
             undelivered_bytes: Some(100),
             is_open: true,
             closed: String::new(),
@@ -310,7 +315,7 @@ mod tests {
     fn a_good_log_is_good() {
         let findings = good().findings();
         assert_eq!((findings.len(), findings[0].level), (1, Level::Good), "{findings:?}");
-        assert!(findings[0].found.contains("takes events; 100 bytes behind"), "{findings:?}");
+        assert!(findings[0].found.contains("takes events; 100 bytes and 1 s behind"), "{findings:?}");
     }
 
     #[test]
@@ -344,7 +349,8 @@ mod tests {
                 Level::Notice,
                 "takes no events: too far behind",
             ),
-            (LogStatus { undelivered_bytes: Some(MUCH + 1), ..good() }, Level::Notice, "64 MB of log behind"),
+            (LogStatus { undelivered_bytes: Some(MUCH + 1), ..good() }, Level::Notice, "64 MB of log and 1 s behind"),
+            (LogStatus { behind_seconds: 61.0, ..good() }, Level::Notice, "61 s behind"),
             (LogStatus { may_replicate: false, ..good() }, Level::Bad, "may not read replication slots"),
             (LogStatus { standbys: 1, ..good() }, Level::Notice, "a standby is connected: undelivered events"),
             (LogStatus { standbys: 2, fails_over: Some(false), ..good() }, Level::Notice, "not copied"),
