@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 # In the order of the report.
-SCENARIOS = ("drain", "latency", "emit", "slow", "backlog", "horizon", "steady", "wal", "mariadb", "brokers")
+SCENARIOS = ("drain", "latency", "emit", "slow", "backlog", "horizon", "steady", "wal", "mariadb", "brokers", "schemas")
 
 
 def arguments() -> argparse.Namespace:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pillarbox.cleanup import cleanup_delivered_events
-    from pillarbox.emit import InvalidEvent, emit_event, emit_events
+    from pillarbox.emit import InvalidEvent, SchemaViolation, emit_event, emit_events
     from pillarbox.handlers import handler
     from pillarbox.process import process_pending_events
 
 _WHERE = {
     "InvalidEvent": "pillarbox.emit",
     "OutboxCelery": "pillarbox.celery",
+    "SchemaViolation": "pillarbox.emit",
     "cleanup_delivered_events": "pillarbox.cleanup",
     "emit_event": "pillarbox.emit",
     "emit_events": "pillarbox.emit",
@@ -26,6 +27,7 @@ _WHERE = {
 
 __all__ = [
     "InvalidEvent",
+    "SchemaViolation",
     "cleanup_delivered_events",
     "emit_event",
     "emit_events",

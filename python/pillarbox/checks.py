@@ -25,6 +25,7 @@ KNOWN_SETTINGS = {
     "PILLARBOX_MASK",
     "PILLARBOX_PAYLOAD_LIMIT",
     "PILLARBOX_PROGRAM",
+    "PILLARBOX_SCHEMAS",
     "PILLARBOX_UNHANDLED",
 }
 _POSITIVE_NUMBERS = (
@@ -37,7 +38,7 @@ _POSITIVE_NUMBERS = (
 
 def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """All of it, as Django calls it."""
-    groups = (_database, _numbers, _words, _handlers, _celery, _metrics, _masks, _retention, _unknown)
+    groups = (_database, _numbers, _words, _handlers, _celery, _metrics, _masks, _schemas, _retention, _unknown)
     return [message for group in groups for message in group()]
 
 
@@ -191,6 +192,16 @@ def _masked_by_the_relay_only(paths: list[str]) -> Iterator[CheckMessage]:
             hint="Add it to the setting PILLARBOX_MASK.",
             id="pillarbox.W005",
         )
+
+
+def _schemas() -> Iterator[CheckMessage]:
+    from pillarbox import schemas
+
+    try:
+        schemas.load_all()
+    except ImproperlyConfigured as error:
+        hint = "Until it is mended, events of these types cannot be emitted."
+        yield Error(f"{error}.", hint=hint, id="pillarbox.E015")
 
 
 def _retention() -> Iterator[CheckMessage]:

@@ -23,7 +23,7 @@ from django.db import IntegrityError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
-from pillarbox import databases, on_commit
+from pillarbox import databases, on_commit, schemas
 from pillarbox.connection import in_transaction, run_write
 from pillarbox.fields import read_moment
 from pillarbox.ids import as_uuid, uuid7
@@ -44,6 +44,10 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 class InvalidEvent(ValueError):
     """An event that no database was asked to store, and why."""
+
+
+class SchemaViolation(InvalidEvent):
+    """An event whose payload violates its schema of `PILLARBOX_SCHEMAS`, and where."""
 
 
 class JsonText(str):
@@ -109,8 +113,8 @@ def emit_event(
     A repeatable event may be written into PostgreSQL's write-ahead log, if that is enabled. Then it has no row, and the
     answer has no seq.
 
-    Raises IntegrityError for a duplicate, and InvalidEvent (a ValueError) for what cannot be stored; the transaction
-    stays usable after both.
+    Raises IntegrityError for a duplicate, InvalidEvent (a ValueError) for what cannot be stored, and SchemaViolation
+    (an InvalidEvent) for what violates its schema of `PILLARBOX_SCHEMAS`; the transaction stays usable after each.
     """
     row = Row(
         aggregate_type,
@@ -195,12 +199,15 @@ def _columns(row: Row) -> tuple[Any, ...]:
     attempts = row.max_attempts
     if attempts is not None and not 0 <= attempts <= _ATTEMPTS_LIMIT:
         raise InvalidEvent(f"max_attempts is {attempts}, the limit is {_ATTEMPTS_LIMIT}; 0 means never give up")
+    payload = _json("payload", row.payload, limit)
+    if what := schemas.violation(row.event_type, payload):
+        raise SchemaViolation(what)
     return (
         row.id,
         row.aggregate_type,
         row.aggregate_id,
         row.event_type,
-        _json("payload", row.payload, limit),
+        payload,
         _json("headers", row.headers, limit) if row.headers else None,
         row.idempotency_key,
         attempts,

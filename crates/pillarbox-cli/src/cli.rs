@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    admin, celery_relay, check_config, cleanup, completions, dead_letters, demo, destinations, dev, emit, events,
-    health, keys, man, migrate, relay, sweep, wal,
+    admin, asyncapi, celery_relay, check_config, cleanup, completions, dead_letters, demo, destinations, dev, emit,
+    events, health, keys, man, migrate, relay, schemas, sweep, wal,
 };
 use crate::config::LogFormat;
 use crate::output::Output;
@@ -78,6 +78,11 @@ pub(crate) enum Command {
     /// PostgreSQL's write-ahead log as the outbox: repeatable events are written into no table
     #[command(subcommand)]
     Wal(wal::Command),
+    /// Compare versions of the JSON Schemas of payloads
+    #[command(subcommand)]
+    Schemas(schemas::Command),
+    /// Print an AsyncAPI 3 document of the events, their schemas and destinations, without secrets
+    Asyncapi(asyncapi::Arguments),
     /// A script that completes commands and flags in a shell
     Completions(completions::Arguments),
     /// The manual page

@@ -12,6 +12,7 @@ use crate::store::{Missing, Opened, Source};
 use crate::top;
 
 pub(crate) mod admin;
+pub(crate) mod asyncapi;
 pub(crate) mod celery_relay;
 pub(crate) mod check_config;
 pub(crate) mod cleanup;
@@ -29,6 +30,7 @@ pub(crate) mod keys;
 pub(crate) mod man;
 pub(crate) mod migrate;
 pub(crate) mod relay;
+pub(crate) mod schemas;
 mod stats;
 pub(crate) mod sweep;
 pub(crate) mod wal;
@@ -106,6 +108,8 @@ pub(crate) async fn run(cli: Cli, output: Output) -> anyhow::Result<ExitCode> {
         Command::DeadLetters(arguments) => dead_letters::run(&arguments, &session()?).await?,
         Command::Top(arguments) => top::run(&arguments, &session()?).await?,
         Command::Wal(command) => wal::run(&command, &session()?).await?,
+        Command::Schemas(command) => return schemas::run(&command, output),
+        Command::Asyncapi(arguments) => asyncapi::run(&arguments, &session()?)?,
         Command::Completions(arguments) => completions::run(&arguments, output)?,
         Command::Man(arguments) => man::run(&arguments, output)?,
         Command::Stats => stats::run(&session()?).await?,

@@ -15,6 +15,7 @@ use self::database::Database;
 pub(crate) use self::environment::Environment;
 pub(crate) use self::log::LogFormat;
 use self::metrics::MetricsSettings;
+use self::schemas::SchemaSettings;
 use self::source::{SourceKind, SourceSettings};
 use self::tracing::TracingSettings;
 
@@ -27,6 +28,7 @@ mod log;
 pub(crate) mod metrics;
 mod relay;
 mod route;
+pub(crate) mod schemas;
 pub(crate) mod show;
 pub(crate) mod source;
 pub(crate) mod tracing;
@@ -51,6 +53,7 @@ pub(crate) struct Settings {
     pub(crate) log: LogFormat,
     pub(crate) destinations: Vec<DestinationSettings>,
     pub(crate) routes: Vec<Route>,
+    pub(crate) schemas: Vec<SchemaSettings>,
     pub(crate) admin: AdminSettings,
 }
 
@@ -87,11 +90,25 @@ impl Settings {
         if routes.is_empty() {
             routes.extend(implied_route(source.kind, &destinations));
         }
+        let schemas = schemas::lower(top.sections("schemas"));
         let admin = admin::lower(top.overridable("admin", environment));
         top.finish();
         report.into_result()?;
         let file = file.map(Path::to_owned);
-        Ok(Self { file, database, source, relay, liveness_file, metrics, tracing, log, destinations, routes, admin })
+        Ok(Self {
+            file,
+            database,
+            source,
+            relay,
+            liveness_file,
+            metrics,
+            tracing,
+            log,
+            destinations,
+            routes,
+            schemas,
+            admin,
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 //! SQL on the outbox; it uses the outbox only through the library's store traits.
 
 mod admin;
+mod asyncapi;
 mod cli;
 mod commands;
 mod config;

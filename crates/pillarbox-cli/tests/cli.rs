@@ -50,6 +50,8 @@ mod pages;
 mod processes;
 #[path = "cli/replicas.rs"]
 mod replicas;
+#[path = "cli/schemas.rs"]
+mod schemas;
 #[path = "cli/terminal.rs"]
 mod terminal;
 #[path = "cli/testing.rs"]

@@ -12,6 +12,9 @@ use crate::sink::{SendError, SendErrorKind};
 /// The value of `parked_on` for an event that no route matches.
 pub const UNROUTED: &str = "unrouted";
 
+/// The destination of the attempt that is recorded when the relay's check refuses an event.
+pub const CHECK: &str = "schema check";
+
 /// The state of one destination of a fan-out, as in `outbox_delivery`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Delivery {

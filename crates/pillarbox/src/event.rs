@@ -11,6 +11,7 @@ use serde::Serialize;
 use uuid::{Timestamp, Uuid};
 
 use crate::celery::AGGREGATE_TYPE;
+use crate::check::{Check, Checked, Violation};
 
 mod json;
 mod stored;
@@ -57,6 +58,15 @@ pub struct Event {
     is_task: bool,
 }
 
+/// A payload that knows the type of its event. With the feature `schemas`, a type that also derives `schemars::JsonSchema`
+/// has the schema of its payloads: see `pillarbox::schema`.
+pub trait EventType: Serialize {
+    /// The type of the aggregate, such as `Order`.
+    const AGGREGATE_TYPE: &'static str;
+    /// The type of the event, such as `order.placed`.
+    const EVENT_TYPE: &'static str;
+}
+
 #[derive(Debug)]
 enum Key {
     Aggregate,
@@ -82,6 +92,41 @@ impl Event {
             deliver_at: None,
             is_task: false,
         }
+    }
+
+    /// Returns an event whose payload is of a type that knows its event type. Otherwise as [`Event::new`].
+    ///
+    /// ```
+    /// use pillarbox::{Event, EventType};
+    ///
+    /// #[derive(serde::Serialize)]
+    /// struct OrderPlaced {
+    ///     cents: u64,
+    /// }
+    ///
+    /// impl EventType for OrderPlaced {
+    ///     const AGGREGATE_TYPE: &'static str = "Order";
+    ///     const EVENT_TYPE: &'static str = "order.placed";
+    /// }
+    ///
+    /// let event = Event::of(42, &OrderPlaced { cents: 1990 });
+    /// assert_eq!(event.prepare().unwrap().payload, r#"{"cents":1990}"#);
+    /// ```
+    pub fn of<T: EventType>(aggregate_id: impl Display, payload: &T) -> Self {
+        Self::new(T::AGGREGATE_TYPE, aggregate_id, T::EVENT_TYPE).payload(payload)
+    }
+
+    /// Checks the event before it is emitted, without a database. The error is the one of a refused emit.
+    ///
+    /// # Errors
+    /// [`InvalidEvent::Violation`], or the reason why the payload has no JSON.
+    pub fn check(&self, check: &dyn Check) -> Result<(), InvalidEvent> {
+        let payload = self.payload.as_ref().map_err(|error| {
+            // The error has no copy, and it is needed again by `prepare`.
+            InvalidEvent::Unserializable(serde::ser::Error::custom(error))
+        })?;
+        let parts = Checked::new(&self.aggregate_type, &self.aggregate_id, &self.event_type, payload);
+        check.check(&parts).map_err(InvalidEvent::Violation)
     }
 
     /// Returns an event that carries a Celery message. Only such events have [`AGGREGATE_TYPE`](crate::celery::AGGREGATE_TYPE).
@@ -266,6 +311,9 @@ pub enum InvalidEvent {
          (pillarbox::celery::send_task in Rust, OutboxCelery in Django)"
     )]
     Reserved,
+    /// The event violates a check: see [`Event::check`].
+    #[error(transparent)]
+    Violation(Violation),
     /// `deliver_at` is further ahead than [`DELIVER_AT_LIMIT`].
     #[error("deliver_at is {deliver_at}, the limit is 100 years from now; choose an earlier moment")]
     TooFarAhead {

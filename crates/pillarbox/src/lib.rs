@@ -71,9 +71,12 @@
 //! | `sqlite` | yes | the same on SQLite |
 //! | `mysql` | | the same on MariaDB and MySQL |
 //! | `tokio-postgres`, `diesel`, `diesel-mysql`, `diesel-async`, `sea-orm` | | `emit` in transactions of these drivers |
+//! | `schemas` | | JSON Schemas of payloads: [`Check`] |
+//! | `schemars` | | the same, and schemas of Rust types |
 //! | `opentelemetry` | | the current trace context in the headers of each event |
 
 pub mod celery;
+pub mod check;
 mod clock;
 pub mod delivery;
 pub mod emit;
@@ -84,15 +87,18 @@ mod outbox;
 pub mod relay;
 pub mod retry;
 pub mod route;
+#[cfg(feature = "schemas")]
+pub mod schema;
 pub mod sink;
 #[cfg(feature = "wal")]
 pub mod source;
 pub mod store;
 pub mod trace;
 
+pub use check::{Check, Violation};
 pub use emit::{Emitted, emit, emit_all, emit_once};
 pub use error::{BuildError, EmitError, StoreError};
-pub use event::{Event, Headers, NewEvent, Status, StoredEvent};
+pub use event::{Event, EventType, Headers, NewEvent, Status, StoredEvent};
 pub use observe::{Observed, Observer};
 pub use outbox::Outbox;
 pub use relay::wake::Waker;

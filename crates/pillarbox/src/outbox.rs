@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use crate::check::Check;
 use crate::emit::{self, Emitted, Transaction};
 use crate::error::EmitError;
-use crate::event::Event;
+use crate::event::{Event, InvalidEvent};
 use crate::observe::{Observer, Observers};
 use crate::relay::Relay;
 use crate::relay::wake::Waker;
@@ -40,6 +41,7 @@ use crate::relay::wake::Waker;
 #[derive(Clone, Default)]
 pub struct Outbox {
     observers: Observers,
+    check: Option<Arc<dyn Check>>,
     after_commit: AfterCommit,
 }
 
@@ -78,25 +80,40 @@ impl Outbox {
         self
     }
 
-    /// As [`emit`](crate::emit()), and calls the observers.
+    /// Sets a check of emitted events. An event that violates it is not emitted, before any statement is sent: the transaction
+    /// stays usable, and the error is [`InvalidEvent::Violation`](crate::event::InvalidEvent::Violation).
+    #[must_use]
+    pub fn checking(mut self, check: Arc<dyn Check>) -> Self {
+        self.check = Some(check);
+        self
+    }
+
+    fn checked(&self, event: &Event) -> Result<(), InvalidEvent> {
+        self.check.as_ref().map_or(Ok(()), |check| event.check(&**check))
+    }
+
+    /// As [`emit`](crate::emit()), with the check and the observers.
     ///
     /// # Errors
-    /// As [`emit`](crate::emit()).
+    /// As [`emit`](crate::emit()), and the violation of the check.
     pub async fn emit<T: Transaction>(&self, tx: &mut T, event: Event) -> Result<Emitted, EmitError> {
+        self.checked(&event)?;
         let emitted = emit::emit(tx, event).await?;
         self.observers.tell("created", |observer| observer.created(&emitted));
         Ok(emitted)
     }
 
-    /// As [`emit_all`](crate::emit_all), and calls the observers for each event.
+    /// As [`emit_all`](crate::emit_all), with the check and the observers for each event. One violation refuses all of them.
     ///
     /// # Errors
-    /// As [`emit_all`](crate::emit_all).
+    /// As [`emit_all`](crate::emit_all), and the violation of the check.
     pub async fn emit_all<T: Transaction>(
         &self,
         tx: &mut T,
         events: impl IntoIterator<Item = Event>,
     ) -> Result<Vec<Emitted>, EmitError> {
+        let events: Vec<Event> = events.into_iter().collect();
+        events.iter().try_for_each(|event| self.checked(event))?;
         let all = emit::emit_all(tx, events).await?;
         for emitted in &all {
             self.observers.tell("created", |observer| observer.created(emitted));

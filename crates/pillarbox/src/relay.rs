@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
+use crate::check::Check;
 use crate::clock;
 use crate::delivery::{Change, UNROUTED, Verdict};
 use crate::error::StoreError;
@@ -20,6 +21,7 @@ use crate::store::{Ask, Claim, Claimed, Store};
 use crate::trace::Tracer;
 
 mod breaker;
+mod check;
 mod flight;
 mod gauge;
 mod lane;
@@ -108,6 +110,7 @@ struct Engine {
     store: Arc<dyn Store>,
     settings: RelaySettings,
     routes: Routes,
+    check: Option<Arc<dyn Check>>,
     lanes: BTreeMap<String, Arc<Lane>>,
     observers: Observers,
     tracer: Option<Arc<dyn Tracer>>,
@@ -217,6 +220,7 @@ impl Engine {
         store: Arc<dyn Store>,
         settings: RelaySettings,
         routes: Routes,
+        check: Option<Arc<dyn Check>>,
         lanes: BTreeMap<String, Arc<Lane>>,
         observers: Observers,
         tracer: Option<Arc<dyn Tracer>>,
@@ -226,6 +230,7 @@ impl Engine {
             store,
             settings,
             routes,
+            check,
             lanes,
             observers,
             tracer,
@@ -296,7 +301,10 @@ impl Engine {
         drop(batch);
         let admitted = claim.into_iter().zip(permits);
         match &self.sequence {
-            None => admitted.for_each(|(claimed, permit)| self.start(claimed, permit, None)),
+            None => admitted.for_each(|(claimed, permit)| match self.refusal(&claimed) {
+                None => self.start(claimed, permit, None),
+                Some(refusal) => self.refuse(claimed, permit, None, refusal),
+            }),
             Some(sequence) => self.enter(sequence, admitted),
         }
     }

@@ -33,6 +33,7 @@ pub(crate) async fn run(session: &Session) -> anyhow::Result<()> {
     for destination in &settings.destinations {
         build(destination, &session.environment, &settings.admin.mask)?;
     }
+    settings.read_schemas()?;
     for user in &settings.admin.users {
         user.known(&session.environment)?;
     }
@@ -142,5 +143,7 @@ fn without_effect(settings: &Settings) -> impl Iterator<Item = &'static str> {
     );
     let shows = matches!(settings.admin.listen, Listen::At(_))
         .then_some("admin.listen has no effect: use Django's admin for tasks");
-    keeps.into_iter().chain(cleans).chain(shows)
+    let checks = (!settings.schemas.is_empty())
+        .then_some("[[schemas]] have no effect: the payload of a task is a message of Celery");
+    keeps.into_iter().chain(cleans).chain(shows).chain(checks)
 }

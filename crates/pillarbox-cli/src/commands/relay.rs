@@ -97,6 +97,10 @@ pub(super) fn build(session: &Session, source: &Source) -> anyhow::Result<RelayB
     for route in &settings.routes {
         builder = builder.route(route.clone());
     }
+    let schemas = settings.read_schemas()?;
+    if !schemas.is_empty() {
+        builder = builder.check(Arc::new(schemas));
+    }
     Ok(builder)
 }
 

@@ -26,6 +26,10 @@ impl Settings {
             add(&line);
         }
         add(&["unrouted", if self.relay.unrouted == Unrouted::Discard { "discard" } else { "park" }]);
+        // The order of schemas has a meaning, too. Their contents are not read here.
+        for schema in &self.schemas {
+            add(&["schema", schema.events.as_str(), &schema.file.display().to_string()]);
+        }
         // The order of destinations has no meaning; the order of routes has.
         let mut destinations: Vec<_> = self.destinations.iter().collect();
         destinations.sort_by(|one, other| one.name.cmp(&other.name));

@@ -26,6 +26,7 @@ enum Place {
     Section(&'static str),
     Destination(String),
     Route,
+    Schema,
 }
 
 impl fmt::Display for Shown {
@@ -33,6 +34,7 @@ impl fmt::Display for Shown {
         match &self.place {
             Place::Section(name) => writeln!(f, "[{name}]")?,
             Place::Route => writeln!(f, "[[routes]]")?,
+            Place::Schema => writeln!(f, "[[schemas]]")?,
             Place::Destination(name) if is_bare(name) => writeln!(f, "[destinations.{name}]")?,
             Place::Destination(name) => writeln!(f, "[destinations.{}]", text(name))?,
         }
@@ -58,23 +60,27 @@ impl Settings {
         ];
         shown.extend(self.destinations.iter().map(shown_destination));
         shown.extend(self.shown_routes());
+        shown.extend(self.shown_schemas());
         shown.push(self.shown_admin());
         shown
     }
 
     /// Returns the settings as one JSON value, in the shape of the file.
     pub(crate) fn shown_json(&self) -> serde_json::Value {
-        let (mut all, mut destinations, mut routes) = (Map::new(), Map::new(), Vec::new());
+        let (mut all, mut destinations) = (Map::new(), Map::new());
+        let (mut routes, mut schemas) = (Vec::new(), Vec::new());
         for Shown { place, keys } in self.shown() {
             let keys: Map<_, _> = keys.into_iter().map(|(key, value)| (key.to_owned(), json(value))).collect();
             match place {
                 Place::Section(name) => drop(all.insert(name.to_owned(), keys.into())),
                 Place::Destination(name) => drop(destinations.insert(name, keys.into())),
                 Place::Route => routes.push(keys),
+                Place::Schema => schemas.push(keys),
             }
         }
         all.insert("destinations".to_owned(), destinations.into());
         all.insert("routes".to_owned(), routes.into());
+        all.insert("schemas".to_owned(), schemas.into());
         all.into()
     }
 
@@ -221,6 +227,15 @@ fn shown_columns(columns: &OutboxColumns) -> Value {
     let optional = [("created_at", &columns.created_at), ("headers", &columns.headers), ("trace", &columns.trace)];
     keys.extend(optional.into_iter().filter_map(|(key, column)| Some((key, text(column.as_ref()?)))));
     table(keys)
+}
+
+impl Settings {
+    fn shown_schemas(&self) -> impl Iterator<Item = Shown> {
+        self.schemas.iter().map(|schema| Shown {
+            place: Place::Schema,
+            keys: vec![("events", text(schema.events.as_str())), ("file", text(schema.file.display().to_string()))],
+        })
+    }
 }
 
 fn shown_user(user: &UserSettings) -> Value {

@@ -200,6 +200,7 @@ fn the_default_files_examples_have_every_key_of_a_destination_and_a_route() {
     assert_eq!(keys(&destinations["rabbit"]["declare"]), all(&format!("{amqp}[destinations.a.declare]\nzzz = 1")));
     let route = "[destinations.a]\nkind = \"discard\"\n[[routes]]\nto = [\"a\"]\nzzz = 1";
     assert_eq!(keys(&examples["routes"][0]), all(route));
+    assert_eq!(keys(&examples["schemas"][0]), all("[[schemas]]\nfile = \"order.json\"\nzzz = 1"));
     let both = "[destinations.a]\nkind = \"discard\"\nurl = \"x\"\nbroker = \"y\"\ndeclare = true";
     assert!(parse(both).is_ok(), "a dry run is one changed word");
 }

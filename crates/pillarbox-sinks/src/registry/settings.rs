@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pillarbox::delivery::UNROUTED;
+use pillarbox::delivery::{CHECK, UNROUTED};
 use pillarbox::{Destination, RelaySettings, Sink};
 use toml::Value;
 
@@ -87,7 +87,7 @@ fn read_files(section: &mut Section<'_>) -> TlsFiles {
 }
 
 fn check_name(name: &str, section: &Section<'_>) {
-    if name == UNROUTED {
+    if name == UNROUTED || name == CHECK {
         section.problem_here("has a reserved name; choose another");
     } else if name.is_empty() || name.chars().count() > NAME_LIMIT {
         section.problem_here(format_args!("must have a name of 1 to {NAME_LIMIT} characters"));

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use self::lines::{Entered, Lines, Outcome, Step};
+use super::check::Refusal;
 use super::lane::Lane;
 use super::load::{Permit, lock};
 use super::settler::Settling;
@@ -33,6 +34,8 @@ pub(super) struct Sequence {
 struct Waiting {
     claimed: Claimed,
     permit: Permit,
+    /// Set for an event that is not sent, because it violates the relay's check.
+    refusal: Option<Refusal>,
 }
 
 /// The aggregate of an event, represented by one of its events.
@@ -156,12 +159,15 @@ impl Engine {
     /// and then the events behind it must not take its place.
     pub(super) fn enter(self: &Arc<Self>, sequence: &Sequence, claim: impl Iterator<Item = (Claimed, Permit)>) {
         let (mut begun, mut too_late) = (Vec::new(), Vec::new());
+        // Before the lines are locked, because a check takes time.
+        let checked = |(claimed, permit)| (self.refusal(&claimed), claimed, permit);
+        let claim: Vec<_> = claim.map(checked).collect();
         {
             let mut lines = lock(&sequence.lines);
-            for (claimed, mut permit) in claim {
+            for (refusal, claimed, mut permit) in claim {
                 let event = Aggregate(Arc::clone(claimed.event()));
                 permit.keep(Place { engine: Weak::clone(&sequence.engine), event: event.clone() });
-                match lines.enter(event.clone(), event.0.seq, Waiting { claimed, permit }) {
+                match lines.enter(event.clone(), event.0.seq, Waiting { claimed, permit, refusal }) {
                     Entered::First => begun.push(event),
                     Entered::Waits => {}
                     Entered::TooLate(waiting) => too_late.push(waiting),
@@ -193,21 +199,21 @@ impl Engine {
     /// Returns how many events at the front of a line are sent at once: those of a run that goes to one destination whose sink
     /// keeps order, as far as they fit into a batch. Otherwise one.
     fn run_length(&self, waiting: &VecDeque<Waiting>) -> usize {
-        let Some(lane) = waiting.front().and_then(|first| self.lane_of_runs(&first.claimed)) else { return 1 };
+        let Some(lane) = waiting.front().and_then(|first| self.lane_of_runs(first)) else { return 1 };
         let mut bytes = 0_usize;
         let fits = |waiting: &&Waiting| {
             bytes = bytes.saturating_add(waiting.claimed.event().payload.get().len());
-            let same = self.lane_of_runs(&waiting.claimed).is_some_and(|other| Arc::ptr_eq(lane, other));
+            let same = self.lane_of_runs(waiting).is_some_and(|other| Arc::ptr_eq(lane, other));
             same && bytes <= lane.run_bytes()
         };
         waiting.iter().take(lane.run_limit()).take_while(fits).count().max(1)
     }
 
-    /// Returns the lane of an event that can be part of a run. An event with several destinations, or one that may have killed its
-    /// relay, goes alone.
-    fn lane_of_runs(&self, claimed: &Claimed) -> Option<&Arc<Lane>> {
+    /// Returns the lane of an event that can be part of a run. An event with several destinations, one that may have killed its
+    /// relay, or one that is not sent, goes alone.
+    fn lane_of_runs(&self, Waiting { claimed, refusal, .. }: &Waiting) -> Option<&Arc<Lane>> {
         let event = claimed.event();
-        if !claimed.deliveries().is_empty() || event.claims >= LOSSES_BEFORE_ALONE {
+        if refusal.is_some() || !claimed.deliveries().is_empty() || event.claims >= LOSSES_BEFORE_ALONE {
             return None;
         }
         match self.routes.route(&event.event_type, &event.aggregate_type)? {
@@ -221,9 +227,15 @@ impl Engine {
         loop {
             step = match step {
                 Step::Start(run) => {
-                    let turns =
-                        run.into_iter().map(|Waiting { claimed, permit }| (claimed, permit, sequence.turn(aggregate)));
-                    self.start_run(turns.collect());
+                    let mut sent = VecDeque::with_capacity(run.len());
+                    for Waiting { claimed, permit, refusal } in run {
+                        let turn = sequence.turn(aggregate);
+                        match refusal {
+                            None => sent.push_back((claimed, permit, turn)),
+                            Some(refusal) => self.refuse(claimed, permit, Some(turn), refusal),
+                        }
+                    }
+                    self.start_run(sent);
                     lock(&sequence.lines).started(aggregate, |waiting| self.run_length(waiting))
                 }
                 Step::GiveBack(waiting) => return self.give_back_waiting(waiting),
@@ -233,7 +245,7 @@ impl Engine {
     }
 
     fn give_back_waiting(&self, waiting: impl IntoIterator<Item = Waiting>) {
-        for Waiting { claimed, permit } in waiting {
+        for Waiting { claimed, permit, .. } in waiting {
             let verdict = Verdict::of(Change::Release { after: Duration::ZERO }, claimed.event().attempts);
             self.settler.settle(Settling::untried(claimed.settle(verdict), permit));
         }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::breaker::BreakerSettings;
 use super::lane::{Lane, Limits};
 use super::{Engine, Relay};
-use crate::delivery::UNROUTED;
+use crate::check::Check;
+use crate::delivery::{CHECK, UNROUTED};
 use crate::error::BuildError;
 use crate::event::Headers;
 use crate::observe::{Observer, Observers};
@@ -253,6 +254,7 @@ pub struct RelayBuilder {
     settings: RelaySettings,
     destinations: Vec<Destination>,
     routes: Routes,
+    check: Option<Arc<dyn Check>>,
     observers: Observers,
     tracer: Option<Arc<dyn Tracer>>,
     chance: Chance,
@@ -265,6 +267,7 @@ impl RelayBuilder {
             settings: RelaySettings::default(),
             destinations: Vec::new(),
             routes: Routes::default(),
+            check: None,
             observers: Observers::default(),
             tracer: None,
             chance: Chance::default(),
@@ -286,6 +289,13 @@ impl RelayBuilder {
     /// Adds a route after the existing ones.
     pub fn route(mut self, route: Route) -> Self {
         self.routes.push(route);
+        self
+    }
+
+    /// Sets the check of events. An event that violates it becomes a dead letter before its first send, with the violation as its
+    /// error. An operator's retry begins with the check again.
+    pub fn check(mut self, check: Arc<dyn Check>) -> Self {
+        self.check = Some(check);
         self
     }
 
@@ -354,6 +364,7 @@ impl RelayBuilder {
             self.store,
             self.settings,
             self.routes,
+            self.check,
             lanes,
             self.observers,
             self.tracer,
@@ -404,7 +415,7 @@ fn check_settings(settings: &RelaySettings) -> Result<(), BuildError> {
 
 fn check_destination(destination: &Destination, settings: &RelaySettings) -> Result<(), BuildError> {
     let name = destination.name.clone();
-    if name == UNROUTED || name.is_empty() || name.chars().count() > 255 {
+    if name == UNROUTED || name == CHECK || name.is_empty() || name.chars().count() > 255 {
         return Err(BuildError::ReservedName { name });
     }
     if destination.concurrency == Some(0) {

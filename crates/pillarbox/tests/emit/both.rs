@@ -1,7 +1,10 @@
 //! What emit, emit_once and emit_all promise, on any database.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use pillarbox::check::{Check, Checked, Violation};
+use pillarbox::event::InvalidEvent;
 use pillarbox::{EmitError, Event, Status, emit, emit_all, emit_once};
 use pillarbox_testkit::conformance::Outbox;
 
@@ -156,6 +159,30 @@ pub(crate) async fn a_refused_event_leaves_the_transaction_usable<S: Shop>(shop:
     let error = emit_all(&mut tx, [placed(1), placed(2).payload("x".repeat(2_000_000))]).await.unwrap_err();
     assert!(error.to_string().contains("the limit is 1048576"), "{error}");
     emit(&mut tx, placed(1)).await.unwrap();
+    S::commit(tx).await;
+    assert_eq!((shop.orders().await, shop.events().await), (1, 1));
+}
+
+/// Refuses payloads without a total.
+struct Total;
+
+impl Check for Total {
+    fn check(&self, event: &Checked<'_>) -> Result<(), Violation> {
+        if event.payload.contains("total") { Ok(()) } else { Err(Violation::new("payload.total: it is missing")) }
+    }
+}
+
+pub(crate) async fn an_event_that_violates_a_check_leaves_the_transaction_usable<S: Shop>(shop: &S) {
+    let outbox = pillarbox::Outbox::new().checking(Arc::new(Total));
+    let good = |number| placed(number).payload(serde_json::json!({ "total": 1 }));
+    let mut tx = shop.begin().await;
+    S::place(&mut tx, 1).await;
+    let error = outbox.emit(&mut tx, placed(1).payload("nothing")).await.unwrap_err();
+    assert!(matches!(error, EmitError::Invalid(InvalidEvent::Violation(_))), "{error:?}");
+    assert_eq!(error.to_string(), "the event was not emitted: payload.total: it is missing");
+    let error = outbox.emit_all(&mut tx, [good(2), placed(3).payload("nothing")]).await.unwrap_err();
+    assert!(matches!(error, EmitError::Invalid(InvalidEvent::Violation(_))), "{error:?}");
+    outbox.emit(&mut tx, good(1)).await.unwrap();
     S::commit(tx).await;
     assert_eq!((shop.orders().await, shop.events().await), (1, 1));
 }

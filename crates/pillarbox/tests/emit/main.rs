@@ -55,7 +55,8 @@ on_every_database! {
         emit_all_of_nothing_is_nothing,
         emit_all_with_an_existing_key_writes_none,
         emit_all_with_a_repeated_key_writes_none,
-        a_refused_event_leaves_the_transaction_usable;
+        a_refused_event_leaves_the_transaction_usable,
+        an_event_that_violates_a_check_leaves_the_transaction_usable;
     payload:
         ids_moments_and_decimals_come_back,
         numbers_keep_their_digits,

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod adopted;
+#[cfg(feature = "schemas")]
+mod checked;
 mod crashes;
 mod failover;
 #[cfg(feature = "mysql")]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use pillarbox::schema::Schemas;
 use pillarbox::sink::Discard;
 use pillarbox::source::wal::{WalSettings, WalStore};
 use pillarbox::{
@@ -72,6 +73,9 @@ pub(crate) struct RelayArguments {
     /// Read events from PostgreSQL's write-ahead log, too.
     #[arg(long)]
     wal: bool,
+    /// Check each payload against a JSON Schema with every field of it.
+    #[arg(long)]
+    schema: bool,
 }
 
 impl RelayArguments {
@@ -106,6 +110,11 @@ impl RelayArguments {
         settings
     }
 
+    fn builder(&self, store: Arc<dyn Store>) -> RelayBuilder {
+        let builder = Relay::builder(store).settings(self.settings());
+        if self.schema { builder.check(Arc::new(schemas())) } else { builder }
+    }
+
     /// Returns a relay that sends all events to a handler in this process, whatever the sink argument is.
     pub(crate) fn handled<R>(
         &self,
@@ -115,7 +124,7 @@ impl RelayArguments {
     where
         R: Future<Output = Result<(), SendError>> + Send + 'static,
     {
-        Relay::builder(store).settings(self.settings()).handler("*", handler)
+        self.builder(store).handler("*", handler)
     }
 
     /// Returns a relay that sends all events to the one destination.
@@ -129,7 +138,7 @@ impl RelayArguments {
                 Destination::new("there", celery(broker, &self.queue)?)
             }
         };
-        let builder = Relay::builder(store).settings(self.settings());
+        let builder = self.builder(store);
         Ok(builder.destination(destination).route(Route::new("*", ["there"])))
     }
 }
@@ -153,6 +162,17 @@ pub(crate) async fn gate_open(log: &WalStore) -> Result<()> {
 pub(crate) fn counts(log: &WalStore) -> Value {
     let metrics = log.log_metrics();
     json!({ "delivered": metrics.delivered, "spilled": metrics.spilled })
+}
+
+/// Returns the schema of the payloads of `fill`.
+fn schemas() -> Schemas {
+    let schema = json!({
+        "type": "object",
+        "required": ["order", "filler"],
+        "properties": { "order": { "type": "integer", "minimum": 1 }, "filler": { "type": "string", "minLength": 1 } },
+        "additionalProperties": false,
+    });
+    Schemas::new().with("order.*", "order.json", &schema).expect("it is a schema")
 }
 
 /// Returns a sink for a receiver on this host.
