@@ -17,9 +17,9 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from pillarbox import mask
+from pillarbox import mask, opaque
 from pillarbox.fields import read_moment
-from pillarbox.mask import Shown
+from pillarbox.mask import MASKED, Shown
 from pillarbox.models import DeadLetter, OutboxEvent
 from pillarbox.store import Store
 from pillarbox.summary import summary
@@ -81,7 +81,10 @@ class _ReadOnlyAdmin(admin.ModelAdmin):
 
     @admin.display(description=_("payload"))
     def shown_payload(self, event: OutboxEvent) -> str:
-        return _shown(Shown(event).payload)
+        payload = Shown(event).payload
+        if event.is_opaque and payload != MASKED:
+            return format_html("<pre>{}</pre>", opaque.shown(payload, event.content_type))
+        return _shown(payload)
 
     @admin.display(description=_("headers"))
     def shown_headers(self, event: OutboxEvent) -> str:

@@ -23,7 +23,7 @@ from django.db import IntegrityError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
-from pillarbox import databases, on_commit, schemas
+from pillarbox import databases, on_commit, opaque, schemas
 from pillarbox.connection import in_transaction, run_write
 from pillarbox.fields import read_moment
 from pillarbox.ids import as_uuid, uuid7
@@ -68,9 +68,14 @@ class Row:
     deliver_at: datetime.datetime | None = None
     own_key: bool = False
     payload_limit: int | None = None
+    #: An opaque payload, in place of `payload`, and its type.
+    payload_bytes: bytes | None = None
+    content_type: str | None = None
     id: uuid.UUID = field(default_factory=uuid7)
 
     def __post_init__(self) -> None:
+        if self.payload_bytes is not None or self.content_type is not None:
+            self._take_bytes()
         if self.aggregate_id is not None:
             self.aggregate_id = str(self.aggregate_id)
         self.payload = {} if self.payload is None else self.payload
@@ -78,6 +83,17 @@ class Row:
             self.idempotency_key = str(self.id)
         elif self.idempotency_key is None:
             self.idempotency_key = f"{self.aggregate_type}:{self.aggregate_id}"
+
+    def _take_bytes(self) -> None:
+        if self.payload_bytes is None or self.content_type is None:
+            raise InvalidEvent("give payload_bytes and content_type together: content_type='application/x-protobuf'")
+        if self.payload is not None:
+            raise InvalidEvent("both payload and payload_bytes are given; give one of them")
+        if not isinstance(self.payload_bytes, bytes | bytearray | memoryview):
+            raise InvalidEvent(f"payload_bytes is a {type(self.payload_bytes).__name__}; give bytes")
+        self.payload = opaque.encode(self.payload_bytes)
+        if self.headers is None or isinstance(self.headers, Mapping):
+            self.headers = {**(self.headers or {}), opaque.HEADER: self.content_type}
 
 
 #: The seq and the moment of each written row, by its id.
@@ -95,6 +111,8 @@ def emit_event(
     max_attempts: int | None = None,
     deliver_at: datetime.datetime | None = None,
     repeatable: bool = False,
+    payload_bytes: bytes | None = None,
+    content_type: str | None = None,
     using: str | None = None,
 ) -> OutboxEvent:
     """Writes an event in the current transaction and answers it, pending.
@@ -107,6 +125,9 @@ def emit_event(
     key is `{aggregate_type}:{aggregate_id}`, so the same type of event is told once of an aggregate: `repeatable=True`,
     or a key of your own, tells it again. `max_attempts=0` never gives up, `deliver_at` delays, `using` names another
     database than the router's.
+
+    `payload_bytes` with its `content_type`, in place of `payload`, is an opaque payload: receivers get the bytes as
+    they are. The row holds them as base64, and the limit of payloads counts that.
 
     Outside of a transaction it is written at once, with the warning `pillarbox_event_not_in_transaction`.
 
@@ -126,6 +147,8 @@ def emit_event(
         max_attempts=max_attempts,
         deliver_at=deliver_at,
         own_key=repeatable and idempotency_key is None,
+        payload_bytes=payload_bytes,
+        content_type=content_type,
     )
     return write([row], using=using)[0]
 
@@ -196,6 +219,8 @@ def _columns(row: Row) -> tuple[Any, ...]:
     limit = row.payload_limit or getattr(settings, "PILLARBOX_PAYLOAD_LIMIT", PAYLOAD_LIMIT)
     if row.headers is not None and not isinstance(row.headers, Mapping):
         raise InvalidEvent(f"headers is a {type(row.headers).__name__}; give a dict")
+    if opaque.is_opaque(row.headers):
+        _check_opaque(row)
     attempts = row.max_attempts
     if attempts is not None and not 0 <= attempts <= _ATTEMPTS_LIMIT:
         raise InvalidEvent(f"max_attempts is {attempts}, the limit is {_ATTEMPTS_LIMIT}; 0 means never give up")
@@ -213,6 +238,17 @@ def _columns(row: Row) -> tuple[Any, ...]:
         attempts,
         None if row.deliver_at is None else _check_moment(row.deliver_at),
     )
+
+
+def _check_opaque(row: Row) -> None:
+    """Such an event could never be sent."""
+    content_type = row.headers[opaque.HEADER]
+    if not opaque.is_content_type(content_type):
+        raise InvalidEvent(f"content_type is {content_type!r}, which is no content type; write application/x-protobuf")
+    try:
+        opaque.decode(json.loads(row.payload) if isinstance(row.payload, JsonText) else row.payload)
+    except ValueError as error:
+        raise InvalidEvent(f"{error}; give bytes as payload_bytes, or leave out the header {opaque.HEADER}") from None
 
 
 def _check_moment(moment: datetime.datetime) -> datetime.datetime:

@@ -50,6 +50,10 @@ class Shown:
             payload, hidden = redact.redacted_message(event.event_type, payload)
             self._hide(hidden)
         if paths := parsed(tuple(configured())):
+            if event.is_opaque:
+                # Paths do not reach into bytes.
+                self._hide(payload)
+                return MASKED
             before, payload = payload, self._replaced(payload, list(paths))
             if is_task and isinstance(payload, dict) and payload.get("body") != before.get("body"):
                 payload = redact.without_reprs(payload)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from pillarbox import opaque
 from pillarbox.fields import EventIdField, MomentField, SeqField
 from pillarbox.ids import uuid7
 
@@ -56,6 +59,23 @@ class OutboxEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.event_type} ({self.get_status_display()})"
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether the payload is bytes of another content type than JSON. `payload` is then their base64."""
+        return opaque.is_opaque(self.headers)
+
+    @property
+    def content_type(self) -> str:
+        """The type of what receivers get: `application/json`, unless the payload is opaque."""
+        return str(self.headers[opaque.HEADER]) if self.is_opaque else opaque.JSON
+
+    @property
+    def payload_bytes(self) -> bytes:
+        """The bytes of an opaque payload; of another one its JSON. Raises ValueError if the row holds no base64."""
+        if self.is_opaque:
+            return opaque.decode(self.payload)
+        return json.dumps(self.payload, cls=DjangoJSONEncoder, ensure_ascii=False).encode()
 
     def save(self, *args, **kwargs) -> None:
         """A terminal event has no next attempt: the table insists on it."""

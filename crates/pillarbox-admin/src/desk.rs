@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use pillarbox::event::Opaque;
+use pillarbox::route::OfKind;
 use pillarbox::store::{AdminStore, AuditView, DeadLetters, Depth, EventView, Found, Minute, Page, Paging, RelayView};
 use pillarbox::{Route, Routes, StoreError};
 use serde_json::value::RawValue;
@@ -25,6 +27,7 @@ pub use self::story::{EventStory, Moment, Request, What};
 use self::testing::Trials;
 pub use self::testing::{Tester, Trial, advice, kind_name};
 use crate::mask::Mask;
+use crate::opaque::OpaqueView;
 
 pub(crate) mod acting;
 mod destinations;
@@ -127,6 +130,15 @@ impl DeskBuilder {
     }
 }
 
+/// The whole payload of an event, masked.
+#[derive(Debug)]
+pub enum WholePayload {
+    /// JSON, as it is stored.
+    Json(Box<RawValue>),
+    /// The bytes of an opaque payload.
+    Bytes(Vec<u8>),
+}
+
 impl Desk {
     /// Returns a builder on a store. Without destinations and routes, the desk shows those that relays report.
     pub fn builder(store: Arc<dyn AdminStore>) -> DeskBuilder {
@@ -149,10 +161,14 @@ impl Desk {
         Ok(self.store.depth().await?)
     }
 
-    /// Returns the destinations that an event is routed to; `None` if no route matches.
+    /// Returns the destinations that an event is routed to by its types; `None` if no route matches, or if a condition on the payload
+    /// decides.
     #[must_use]
     pub fn goes_to(&self, event: &EventView) -> Option<Vec<String>> {
-        self.routes.route(&event.event_type, &event.aggregate_type).map(<[String]>::to_vec)
+        match self.routes.of_kind(&event.event_type, &event.aggregate_type) {
+            OfKind::Same(destinations) => destinations.map(<[String]>::to_vec),
+            OfKind::ByPayload => None,
+        }
     }
 
     /// Returns these events, in their order. Events that do not exist are left out.
@@ -174,17 +190,26 @@ impl Desk {
     /// Fails if there is no such event, or if the database fails.
     pub async fn event(&self, id: Uuid) -> Result<EventStory, DeskError> {
         let mut detail = self.store.get(id).await?.ok_or_else(|| no_event(id))?;
+        // The routes and the size are those of the payload as it is stored.
+        let goes_to = self.routes.route(&detail).map(<[String]>::to_vec);
+        let opaque = OpaqueView::of(&detail, &self.mask);
         self.mask.detail(&mut detail);
-        Ok(EventStory::tell(detail, &self.routes, &self.destinations))
+        Ok(EventStory::tell(detail, goes_to, opaque, &self.destinations))
     }
 
-    /// Returns the payload of an event, masked.
+    /// Returns the payload of an event as receivers get it, masked. With any mask an opaque payload is hidden as a whole.
     ///
     /// # Errors
     /// Fails if there is no such event, or if the database fails.
-    pub async fn payload(&self, id: Uuid) -> Result<Box<RawValue>, DeskError> {
-        let detail = self.store.get(id).await?.ok_or_else(|| no_event(id))?;
-        Ok(self.mask.apply(&detail.payload).payload)
+    pub async fn payload(&self, id: Uuid) -> Result<WholePayload, DeskError> {
+        let mut detail = self.store.get(id).await?.ok_or_else(|| no_event(id))?;
+        if self.mask.is_empty()
+            && let Ok(Some(opaque)) = Opaque::of(&detail.payload, &detail.headers)
+        {
+            return Ok(WholePayload::Bytes(opaque.bytes));
+        }
+        self.mask.detail(&mut detail);
+        Ok(WholePayload::Json(detail.payload))
     }
 
     /// Returns events of the same aggregate around this one, without the event itself.

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use pillarbox::event::PAYLOAD_CONTENT_TYPE;
 use pillarbox::store::EventDetail;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -19,7 +20,7 @@ pub use self::hidden::Hidden;
 pub use self::sink::Discreet;
 
 mod hidden;
-mod pattern;
+pub(crate) mod pattern;
 mod scan;
 mod sink;
 
@@ -79,10 +80,15 @@ impl Mask {
         if self.is_empty() {
             return Masked { payload: payload.to_owned(), hidden: Hidden::default() };
         }
-        self.rewritten(payload.get()).unwrap_or_else(|| Masked {
+        self.rewritten(payload.get()).unwrap_or_else(|| Self::nothing_of(payload))
+    }
+
+    /// Masks a payload as a whole.
+    fn nothing_of(payload: &RawValue) -> Masked {
+        Masked {
             payload: RawValue::from_string(MASKED_JSON.to_owned()).unwrap_or_default(),
             hidden: Hidden::new(scan::leaves(payload.get())),
-        })
+        }
     }
 
     /// Returns the masked values of a payload, to remove them from texts about it.
@@ -91,9 +97,12 @@ impl Mask {
         if self.is_empty() { Hidden::default() } else { self.apply(payload).hidden }
     }
 
-    /// Masks an event: its payload, and all texts that may quote it.
+    /// Masks an event: its payload, and all texts that may quote it. With any mask an opaque payload is hidden as a whole, because
+    /// paths do not reach into it.
     pub fn detail(&self, detail: &mut EventDetail) {
-        let Masked { payload, hidden } = self.apply(&detail.payload);
+        let is_hidden = detail.headers.contains_key(PAYLOAD_CONTENT_TYPE) && !self.is_empty();
+        let masked = if is_hidden { Self::nothing_of(&detail.payload) } else { self.apply(&detail.payload) };
+        let Masked { payload, hidden } = masked;
         detail.payload = payload;
         for (name, value) in &mut detail.headers {
             let lets_in = CREDENTIALS.iter().any(|credential| name.eq_ignore_ascii_case(credential));
@@ -106,6 +115,9 @@ impl Mask {
         for attempt in &mut detail.failed_attempts {
             hidden.scrub(&mut attempt.error);
             attempt.answer.iter_mut().for_each(|answer| hidden.scrub(answer));
+            if is_hidden {
+                attempt.answer.iter_mut().for_each(|answer| MASKED.clone_into(answer));
+            }
         }
     }
 
@@ -198,19 +210,24 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
+/// Returns what is wrong with a text that is not a JSON path, and where.
+pub(crate) fn syntax(path: &str, error: &serde_json_path::ParseError) -> String {
+    let place = path.get(error.position()..).filter(|rest| !rest.is_empty());
+    match (path.starts_with('$'), error.message(), place) {
+        (false, ..) => "it does not begin with $".to_owned(),
+        (true, "parser error", Some(rest)) => format!("{rest:?} is not valid"),
+        (true, what, Some(rest)) => format!("{what}, at {rest:?}"),
+        (true, what, None) => format!("{what}, at its end"),
+    }
+}
+
 /// A JSON path that cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MaskError(String);
 
 impl MaskError {
     fn new(path: &str, error: &serde_json_path::ParseError) -> Self {
-        let place = path.get(error.position()..).filter(|rest| !rest.is_empty());
-        let what = match (path.starts_with('$'), error.message(), place) {
-            (false, ..) => "it does not begin with $".to_owned(),
-            (true, "parser error", Some(rest)) => format!("{rest:?} is not valid"),
-            (true, what, Some(rest)) => format!("{what}, at {rest:?}"),
-            (true, what, None) => format!("{what}, at its end"),
-        };
+        let what = syntax(path, error);
         Self(format!(
             "{path:?}, which is not a JSON path: {what}; write it like \"$.card.number\", \"$.items[*].price\" or \"$..token\""
         ))

@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     admin, asyncapi, celery_relay, check_config, cleanup, completions, dead_letters, demo, destinations, dev, emit,
-    events, health, keys, man, migrate, relay, schemas, sweep, wal,
+    events, health, keys, man, migrate, relay, route, schemas, sweep, wal,
 };
 use crate::config::LogFormat;
 use crate::output::Output;
@@ -87,6 +87,8 @@ pub(crate) enum Command {
     Completions(completions::Arguments),
     /// The manual page
     Man(man::Arguments),
+    /// Show where the routes of the configuration send an event, and why; exits with 1 if no route matches
+    Route(route::Arguments),
     /// Check the configuration and show what is in force
     CheckConfig(check_config::Arguments),
 }

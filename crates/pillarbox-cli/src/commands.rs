@@ -30,6 +30,7 @@ pub(crate) mod keys;
 pub(crate) mod man;
 pub(crate) mod migrate;
 pub(crate) mod relay;
+pub(crate) mod route;
 pub(crate) mod schemas;
 mod stats;
 pub(crate) mod sweep;
@@ -97,6 +98,7 @@ pub(crate) async fn run(cli: Cli, output: Output) -> anyhow::Result<ExitCode> {
                 admin::run(&Session::start(config, environment, output)?).await?;
             }
         },
+        Command::Route(arguments) => return route::run(&arguments, &session()?),
         Command::Sweep(arguments) => sweep::run(&arguments, &session()?).await?,
         Command::Events(command) => return events::run(command, &session()?).await,
         Command::Destinations(command) => return destinations::run(&command, &session()?).await,

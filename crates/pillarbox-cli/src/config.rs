@@ -148,7 +148,9 @@ fn implied_route(source: SourceKind, destinations: &[DestinationSettings]) -> Op
         SourceKind::DjangoCeleryOutbox => "*",
         SourceKind::OutboxEvent | SourceKind::Wal => "celery",
     };
-    Some(Route { events: Pattern::new("*"), aggregates: Pattern::new(aggregates), to: vec![only.name.clone()] })
+    let mut route = Route::new("*", [only.name.clone()]);
+    route.aggregates = Pattern::new(aggregates);
+    Some(route)
 }
 
 #[cfg(test)]

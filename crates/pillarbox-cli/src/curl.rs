@@ -29,11 +29,13 @@ pub(crate) fn command(detail: &EventDetail, destination: &DestinationSettings) -
     for (name, variable) in &request.secret_headers {
         let _ = write!(command, " \\\n  -H \"{name}: {variable}\"");
     }
-    if request.body.len() > LONGEST_BODY {
-        let _ = write!(command, " \\\n  --data-binary @{}.json", event.id);
-    } else {
-        let _ = write!(command, " \\\n  --data-binary {}", quoted(&request.body));
-    }
+    let body = match request.body {
+        // The page offers both as a download, under these names.
+        None => format!("@{}.bin", event.id),
+        Some(body) if body.len() > LONGEST_BODY => format!("@{}.json", event.id),
+        Some(body) => quoted(&body),
+    };
+    let _ = write!(command, " \\\n  --data-binary {body}");
     if request.signed {
         command.push_str("\n# The webhook-signature is left out, because it needs the secret.");
     }

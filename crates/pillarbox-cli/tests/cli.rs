@@ -46,6 +46,8 @@ mod on_postgres;
 mod on_wal;
 #[path = "cli/pages.rs"]
 mod pages;
+#[path = "cli/payloads.rs"]
+mod payloads;
 #[path = "cli/processes.rs"]
 mod processes;
 #[path = "cli/replicas.rs"]

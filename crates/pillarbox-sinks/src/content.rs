@@ -5,9 +5,10 @@ mod envelope;
 
 use std::borrow::Cow;
 
+use pillarbox::event::{JSON, Opaque, PAYLOAD_CONTENT_TYPE};
 use pillarbox::sink::test_event;
 use pillarbox::trace::TRACEPARENT;
-use pillarbox::{Message, SendError};
+use pillarbox::{Headers, Message, SendError};
 
 use crate::config::Section;
 use crate::config::shown::{Key, chosen, text};
@@ -16,7 +17,7 @@ use crate::registry::EventParts;
 /// How an event is written: `format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
-    /// The payload, byte for byte as the database returns it.
+    /// The payload, byte for byte as the database returns it, or the bytes of an opaque one.
     #[default]
     Payload,
     /// A CloudEvents 1.0 envelope in structured mode, with the payload as its `data`.
@@ -87,11 +88,13 @@ impl Content {
         [("format", chosen(&FORMATS, self.format)), ("source", text(&self.source))]
     }
 
-    /// Returns the type of the body.
+    /// Returns the type of an event's body: of its payload, or of the envelope.
     #[must_use]
-    pub fn content_type(&self) -> &'static str {
+    pub fn content_type<'a>(&self, headers: &'a Headers) -> &'a str {
         match self.format {
-            Format::Payload | Format::CloudEventsBinary => "application/json",
+            Format::Payload | Format::CloudEventsBinary => {
+                headers.get(PAYLOAD_CONTENT_TYPE).map_or(JSON, String::as_str)
+            }
             Format::CloudEvents => "application/cloudevents+json",
         }
     }
@@ -109,19 +112,22 @@ impl Content {
         if self.format != Format::CloudEvents {
             return Ok(None);
         }
-        let written = envelope::write(event, traceparent, &self.source);
+        let opaque = Opaque::of(event.payload, event.headers).map_err(SendError::reject)?;
+        let written = envelope::write(event, opaque, traceparent, &self.source);
         written.map(Some).map_err(|error| {
             SendError::reject(format_args!("the event cannot be written as a CloudEvents envelope: {error}"))
         })
     }
 
-    /// Returns the body of a message.
+    /// Returns the body of a message. It borrows from the message if the body is the payload's JSON.
     ///
     /// # Errors
-    /// As [`Content::envelope`].
+    /// Rejects an event that cannot be written: one whose payload is marked as opaque and is not base64.
     pub fn body<'a>(&self, message: &'a Message) -> Result<Cow<'a, [u8]>, SendError> {
-        let envelope = self.envelope(&EventParts::from(&**message), message.traceparent())?;
-        Ok(envelope.map_or_else(|| Cow::Borrowed(message.payload.get().as_bytes()), Cow::Owned))
+        match self.envelope(&EventParts::from(&**message), message.traceparent())? {
+            Some(envelope) => Ok(Cow::Owned(envelope)),
+            None => message.payload_bytes().map_err(SendError::reject),
+        }
     }
 
     /// Returns the attributes of CloudEvents in binary mode, without a prefix. In other modes there are none.
@@ -161,7 +167,7 @@ impl Content {
         headers.push((EVENT_TYPE.into(), event.event_type.into()));
         headers.push((AGGREGATE_TYPE.into(), event.aggregate_type.into()));
         headers.push((AGGREGATE_ID.into(), event.aggregate_id.into()));
-        headers.push((CONTENT_TYPE.into(), self.content_type().into()));
+        headers.push((CONTENT_TYPE.into(), self.content_type(event.headers).into()));
         headers.extend(message.is_test().then(|| (test_event::HEADER.into(), "true".into())));
         headers.extend(attributes);
         headers
@@ -258,6 +264,42 @@ mod tests {
         }
         let plain = Content::default();
         assert!(plain.headers(&message, "ce_").iter().all(|(name, _)| !name.starts_with("ce_")));
+    }
+
+    /// An event with the bytes 08 2a, and how its row marks them.
+    fn opaque(payload: &str) -> Message {
+        let mut event = StoredEvent::for_tests("order.placed", payload);
+        event.headers.insert(PAYLOAD_CONTENT_TYPE.to_owned(), "application/x-protobuf".to_owned());
+        Message::new(Arc::new(event), 1)
+    }
+
+    #[test]
+    fn an_opaque_payload_is_its_bytes_with_its_content_type() {
+        let message = opaque(r#""CCo=""#);
+        for format in [Format::Payload, Format::CloudEventsBinary] {
+            let content = Content::new(format);
+            assert_eq!(&*content.body(&message).unwrap(), [8, 42], "{format:?}");
+            let headers = content.headers(&message, "ce_");
+            assert_eq!(named(&headers, CONTENT_TYPE), ["application/x-protobuf"]);
+            assert!(named(&headers, PAYLOAD_CONTENT_TYPE).is_empty(), "the mark is not sent");
+        }
+        let content = Content::new(Format::CloudEvents);
+        let envelope: serde_json::Value = serde_json::from_slice(&content.body(&message).unwrap()).unwrap();
+        assert_eq!(envelope["datacontenttype"], "application/x-protobuf");
+        assert_eq!(envelope["data_base64"], "CCo=");
+        assert!(envelope.get("data").is_none());
+        assert_eq!(named(&content.headers(&message, "ce_"), CONTENT_TYPE), ["application/cloudevents+json"]);
+    }
+
+    #[test]
+    fn what_is_marked_as_opaque_and_is_no_base64_is_rejected() {
+        for payload in ["{}", r#""%""#] {
+            for format in [Format::Payload, Format::CloudEventsBinary, Format::CloudEvents] {
+                let error = Content::new(format).body(&opaque(payload)).unwrap_err();
+                assert_eq!(error.kind, pillarbox::SendErrorKind::Reject);
+                assert!(error.message.contains("is not base64 in a JSON string"), "{error}");
+            }
+        }
     }
 
     #[test]

@@ -97,7 +97,8 @@ macro_rules! relay_suite {
                 what_is_parked_is_not_claimed,
                 what_is_parked_is_told_by_destination_and_kind,
                 unparking_makes_due_the_oldest_first_up_to_a_limit,
-                unparking_a_kind_leaves_the_others;
+                unparking_a_kind_leaves_the_others,
+                the_parked_events_of_a_kind_are_read_in_pages_and_unparked_by_id;
             next_due:
                 nothing_pending_is_never_due,
                 what_is_due_is_due_in_no_time,
@@ -162,6 +163,7 @@ macro_rules! store_suite {
                 each_filter_narrows_the_list,
                 time_narrows_every_list,
                 events_belong_to_where_they_are_routed_and_to_where_they_failed,
+                where_the_payload_decides_each_event_is_asked_for_it,
                 every_state_can_be_asked_for,
                 search_finds_parts_whatever_the_case,
                 wildcards_in_a_search_mean_themselves,
@@ -189,6 +191,7 @@ macro_rules! store_suite {
                 every_replay_has_a_key_of_its_own,
                 a_replay_to_one_destination_leaves_the_others_out,
                 a_replay_to_one_destination_follows_the_route,
+                a_replay_to_one_destination_follows_the_payload,
                 only_what_is_done_is_replayed,
                 what_people_do_is_written_down,
                 what_has_changed_since_it_was_chosen_is_left_alone,

@@ -14,9 +14,11 @@ use crate::celery::AGGREGATE_TYPE;
 use crate::check::{Check, Checked, Violation};
 
 mod json;
+mod opaque;
 mod stored;
 
 pub(crate) use json::unstorable;
+pub use opaque::{InvalidOpaque, JSON, Opaque, PAYLOAD_CONTENT_TYPE};
 pub use stored::{Status, StoredEvent};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) use stored::{read_headers, readable};
@@ -138,6 +140,7 @@ impl Event {
     #[must_use]
     pub fn payload(mut self, payload: impl Serialize) -> Self {
         self.payload = serde_json::to_string(&payload);
+        self.headers.remove(PAYLOAD_CONTENT_TYPE);
         self
     }
 
@@ -207,6 +210,7 @@ impl Event {
             return Err(InvalidEvent::PayloadTooLarge { bytes: payload.len(), limit: self.payload_limit });
         }
         check_json("payload", &payload)?;
+        Self::check_opaque(&self.headers, &payload)?;
         let max_attempts = self
             .max_attempts
             .map(|attempts| i32::try_from(attempts).map_err(|_| InvalidEvent::TooManyAttempts { attempts }))
@@ -299,6 +303,9 @@ pub enum InvalidEvent {
         /// The part that cannot be stored.
         what: &'static str,
     },
+    /// The payload is marked as opaque, and is not.
+    #[error(transparent)]
+    Opaque(InvalidOpaque),
     /// `max_attempts` does not fit its column.
     #[error("max_attempts is {attempts}, the limit is {}; 0 means never give up", i32::MAX)]
     TooManyAttempts {

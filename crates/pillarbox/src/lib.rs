@@ -104,6 +104,6 @@ pub use outbox::Outbox;
 pub use relay::wake::Waker;
 pub use relay::{Destination, OnDelivered, Pass, RecordAttempts, Relay, RelayBuilder, RelaySettings, Unrouted};
 pub use retry::RetryPolicy;
-pub use route::{Pattern, Route, Routes};
+pub use route::{Condition, Pattern, Route, Routes};
 pub use sink::{Message, SendError, SendErrorKind, Sink, runs};
 pub use store::{ClaimBy, Claims, Fleet, Inspect, OnFailed, Order, Parking, Store};

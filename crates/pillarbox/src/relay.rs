@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -16,7 +16,7 @@ use crate::clock;
 use crate::delivery::{Change, UNROUTED, Verdict};
 use crate::error::StoreError;
 use crate::observe::{Observer, Observers};
-use crate::route::Routes;
+use crate::route::{OfKind, Routes};
 use crate::store::{Ask, Claim, Claimed, Store};
 use crate::trace::Tracer;
 
@@ -33,6 +33,7 @@ mod monitor;
 mod order;
 mod probe;
 mod rate;
+mod reroute;
 mod run;
 mod send;
 mod settings;
@@ -51,6 +52,7 @@ use gauge::Gauge;
 use lane::Lane;
 use load::{Batch, Load, Permit, Weight, lock};
 use order::{Offer, Sequence, Turn};
+use reroute::Rerouted;
 use settler::{Settler, Settling};
 use wake::Waker;
 
@@ -131,8 +133,8 @@ struct Engine {
     unrouted_types: Mutex<HashSet<String>>,
     /// Whether this relay keeps running. Only then can it hold an event to probe a destination that is down.
     running: AtomicBool,
-    /// When the relay last searched for events that were parked under other routes.
-    rerouted_at: Mutex<Option<Instant>>,
+    /// The searches for events that were parked under other routes.
+    rerouted: Mutex<Rerouted>,
 }
 
 tokio::task_local! {
@@ -245,7 +247,7 @@ impl Engine {
             recovered: Notify::new(),
             unrouted_types: Mutex::default(),
             running: AtomicBool::new(false),
-            rerouted_at: Mutex::new(None),
+            rerouted: Mutex::default(),
         }
     }
 
@@ -302,25 +304,27 @@ impl Engine {
         let admitted = claim.into_iter().zip(permits);
         match &self.sequence {
             None => admitted.for_each(|(claimed, permit)| match self.refusal(&claimed) {
-                None => self.start(claimed, permit, None),
+                None => {
+                    let routed = self.routes.find(&**claimed.event());
+                    self.start(claimed, permit, routed, None);
+                }
                 Some(refusal) => self.refuse(claimed, permit, None, refusal),
             }),
             Some(sequence) => self.enter(sequence, admitted),
         }
     }
 
-    /// Starts the events of an aggregate whose turn it is: one event, or a run for one destination.
-    fn start_run(self: &Arc<Self>, mut run: VecDeque<(Claimed, Permit, Turn)>) {
+    /// Starts the events of an aggregate whose turn it is: one event, or a run for one destination. Each has its route.
+    fn start_run(self: &Arc<Self>, mut run: VecDeque<(Claimed, Permit, Option<usize>, Turn)>) {
         if run.len() == 1
-            && let Some((claimed, permit, turn)) = run.pop_front()
+            && let Some((claimed, permit, routed, turn)) = run.pop_front()
         {
-            return self.start(claimed, permit, Some(turn));
+            return self.start(claimed, permit, routed, Some(turn));
         }
         // Each event of a run goes to one destination, the same for all.
         let mut jobs = Vec::with_capacity(run.len());
-        for (claimed, permit, turn) in run {
-            let event = claimed.event();
-            let destinations = self.routes.route(&event.event_type, &event.aggregate_type).unwrap_or_default();
+        for (claimed, permit, routed, turn) in run {
+            let destinations = self.routes.at(routed).unwrap_or_default();
             for job in Flight::start(self, claimed, destinations, permit, Some(turn)) {
                 jobs.push(if jobs.is_empty() { job } else { job.following() });
             }
@@ -330,11 +334,9 @@ impl Engine {
         }
     }
 
-    /// Route and send: hands an event to the lanes of its destinations.
-    fn start(self: &Arc<Self>, claimed: Claimed, permit: Permit, turn: Option<Turn>) {
-        let event = claimed.event();
-        let routed = self.routes.route(&event.event_type, &event.aggregate_type);
-        let destinations = match routed {
+    /// Route and send: hands an event to the lanes of its destinations. `routed` is the position of its route.
+    fn start(self: &Arc<Self>, claimed: Claimed, permit: Permit, routed: Option<usize>, turn: Option<Turn>) {
+        let destinations = match self.routes.at(routed) {
             Some(destinations) => destinations,
             None if claimed.deliveries().is_empty() => {
                 let verdict = self.unrouted(&claimed);
@@ -367,7 +369,9 @@ impl Engine {
                         "no route matches; these events are parked until one does"
                     );
                 }
-                let error = format!("no route matches {:?} of {:?}", event.event_type, event.aggregate_type);
+                let by_payload = self.routes.of_kind(&event.event_type, &event.aggregate_type) == OfKind::ByPayload;
+                let with = if by_payload { " with this payload" } else { "" };
+                let error = format!("no route matches {:?} of {:?}{with}", event.event_type, event.aggregate_type);
                 Change::Park { on: UNROUTED.to_owned(), error }
             }
         };

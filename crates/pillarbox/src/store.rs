@@ -16,10 +16,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::error::StoreError;
-use crate::event::StoredEvent;
+use crate::event::{Headers, StoredEvent};
 use crate::relay::wake::Waker;
 
 mod act;
@@ -216,6 +217,34 @@ pub struct EventKind {
     pub aggregate_type: String,
 }
 
+/// A parked event whose route depends on its payload.
+#[derive(Debug, Clone)]
+pub struct ParkedEvent {
+    /// Its id.
+    pub id: Uuid,
+    /// The payload as it is stored.
+    pub payload: Box<RawValue>,
+    /// The headers.
+    pub headers: Headers,
+    /// Its place among the parked events.
+    pub place: ParkedPlace,
+}
+
+/// A place among the events that are parked on one name, in the order in which they were parked. The default is before all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParkedPlace {
+    /// The time of parking, as the store writes it; empty is before all times.
+    pub parked_at: String,
+    /// The event's `seq`.
+    pub seq: i64,
+}
+
+impl Default for ParkedPlace {
+    fn default() -> Self {
+        Self { parked_at: String::new(), seq: i64::MIN }
+    }
+}
+
 /// Whether the database notifies the relay of new events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WakeUp {
@@ -286,6 +315,19 @@ pub trait Parking: Send + Sync + 'static {
 
     /// Returns the distinct kinds of the events parked on `on`.
     async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError>;
+
+    /// Returns at most `limit` events of a kind that are parked on `on`, the longest parked first, from after a place. Reads
+    /// only: an event that stays parked costs no write.
+    async fn parked_events(
+        &self,
+        on: &str,
+        kind: &EventKind,
+        after: &ParkedPlace,
+        limit: usize,
+    ) -> Result<Vec<ParkedEvent>, StoreError>;
+
+    /// Makes those of these events due that are still parked on `on`. Returns their number.
+    async fn unpark_these(&self, on: &str, ids: &[Uuid]) -> Result<u64, StoreError>;
 
     /// Makes at most `limit` events parked on `on` due, the longest parked first. With `kind`, only events of that kind.
     /// Without a kind, also events with one delivery parked on `on`, even if others wait for something else. Returns the

@@ -181,3 +181,18 @@ def test_a_large_table_is_estimated(admin, make, monkeypatch, alias):
     monkeypatch.setattr(module, "_COUNT_UP_TO", 1)
     page = admin.get(EVENTS).content.decode()
     assert ("≈ 1" in page) == (alias != "lite")
+
+
+def test_an_opaque_payload_is_shown_as_its_bytes(admin, alias, settings):
+    event = pillarbox.emit_event(
+        "Order", "1", "order.placed", payload_bytes=b"\x08*\xff<b>" + b"x" * 300, content_type="image/png"
+    )
+    page = admin.get(f"{EVENTS}{event.pk}/change/").content.decode()
+    assert "image/png, 306 bytes\n00000000  08 2a ff 3c 62 3e 78 78  78 " in page
+    assert "|.*.&lt;b&gt;xxxxxxxxxx|" in page
+    assert "000000f0  78 " in page
+    assert "00000100" not in page
+    settings.PILLARBOX_MASK = ["$.card"]
+    page = admin.get(f"{EVENTS}{event.pk}/change/").content.decode()
+    assert "•••" in page
+    assert "08 2a" not in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import decimal
 import logging
@@ -210,3 +211,54 @@ def test_a_moment_that_is_too_far_ahead_is_refused_and_any_past_is_now(alias, zo
     past = datetime.datetime.min.replace(tzinfo=zone)
     event = pillarbox.emit_event("Order", "1", "t", deliver_at=past, using=alias)
     assert stored(event).next_attempt_at == event.next_attempt_at == event.created_at
+
+
+BYTES = b"\x08\x2a\x00\xff\r\n"
+
+
+def test_bytes_are_stored_as_base64_with_their_content_type(alias):
+    for payload in (BYTES, bytearray(BYTES), memoryview(BYTES), b""):
+        event = pillarbox.emit_event(
+            "Order",
+            "1",
+            "order.placed",
+            payload_bytes=payload,
+            content_type="application/x-protobuf",
+            headers={"tenant": "acme"},
+            repeatable=True,
+            using=alias,
+        )
+        row = stored(event)
+        assert row.headers == {"tenant": "acme", "pillarbox-content-type": "application/x-protobuf"}
+        for one in (event, row):
+            assert (one.is_opaque, one.content_type) == (True, "application/x-protobuf")
+            assert one.payload_bytes == bytes(payload)
+    assert stored(pillarbox.emit_event("Order", "1", "order.paid", using=alias)).payload_bytes == b"{}"
+
+
+def test_lines_of_base64_are_read(alias):
+    lines = base64.encodebytes(BYTES * 40).decode()
+    event = OutboxEvent(payload=lines, headers={"pillarbox-content-type": "a/b"})
+    assert "\n" in lines.strip()
+    assert event.payload_bytes == BYTES * 40
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"payload_bytes": b"x"}, "together"),
+        ({"content_type": "a/b"}, "together"),
+        ({"payload_bytes": b"x", "content_type": "a/b", "payload": {}}, "both payload and payload_bytes"),
+        ({"payload_bytes": "text", "content_type": "a/b"}, "payload_bytes is a str; give bytes"),
+        ({"payload_bytes": b"x", "content_type": "protobuf"}, "which is no content type"),
+        ({"payload_bytes": b"x", "content_type": "a/b\r\nhost: c"}, "which is no content type"),
+        ({"payload_bytes": b"x" * 800_000, "content_type": "a/b"}, "bytes of JSON, the limit is 1048576"),
+        ({"payload": {}, "headers": {"pillarbox-content-type": "a/b"}}, "not base64 in a JSON string"),
+        ({"payload": "C-_=", "headers": {"pillarbox-content-type": "a/b"}}, "not base64 in a JSON string"),
+    ],
+)
+def test_bytes_that_could_never_be_sent_are_refused(alias, fields, complaint):
+    with transaction.atomic(using=alias):
+        with pytest.raises(emit.InvalidEvent, match=complaint):
+            pillarbox.emit_event("Order", "1", "order.placed", using=alias, **fields)
+        pillarbox.emit_event("Order", "1", "order.placed", using=alias)

@@ -219,3 +219,11 @@ def test_a_wrong_redactor_is_found_by_the_check(settings, redactor):
     assert "pillarbox.E013" not in complaints()
     settings.CELERY_OUTBOX_PII_REDACTOR = redactor
     assert "pillarbox.E013" in complaints()
+
+
+def test_an_opaque_payload_is_hidden_as_a_whole_when_anything_is_masked(settings):
+    event = OutboxEvent(payload="CCo=", headers={"pillarbox-content-type": "a/b"}, error_message="got CCo=")
+    assert Shown(event).payload == "CCo="
+    settings.PILLARBOX_MASK = ["$.card"]
+    masked = Shown(event)
+    assert (masked.payload, masked.text(event.error_message)) == ("•••", "got •••")

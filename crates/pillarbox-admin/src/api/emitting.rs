@@ -10,7 +10,8 @@ use axum::http::header::LOCATION;
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use pillarbox::Event;
-use serde::{Deserialize, Serialize};
+use pillarbox::event::PAYLOAD_CONTENT_TYPE;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -35,9 +36,14 @@ pub(super) struct NewEvent {
     #[schema(min_length = 1, max_length = 255)]
     event_type: String,
     /// The payload, as JSON; `{}` by default
-    #[serde(default = "nothing")]
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = serde_json::Value)]
-    payload: Box<RawValue>,
+    payload: Option<Box<RawValue>>,
+    /// Instead of `payload`: bytes as base64, which receivers get as they are. Needs `content_type`
+    payload_base64: Option<String>,
+    /// The type of the bytes: `application/x-protobuf`
+    #[schema(min_length = 3, max_length = 255)]
+    content_type: Option<String>,
     /// Headers that are sent with the event
     #[serde(default)]
     headers: BTreeMap<String, String>,
@@ -57,8 +63,9 @@ pub(super) struct NewEvent {
     deliver_at: Option<DateTime<Utc>>,
 }
 
-fn nothing() -> Box<RawValue> {
-    RawValue::from_string("{}".to_owned()).unwrap_or_default()
+/// Reads JSON that was given, `null` included.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    <Box<RawValue>>::deserialize(deserializer).map(Some)
 }
 
 impl NewEvent {
@@ -67,7 +74,17 @@ impl NewEvent {
             let what = "repeatable cannot be combined with idempotency_key or once; leave them out, or repeatable";
             return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, what));
         }
-        let mut event = Event::new(self.aggregate_type, self.aggregate_id, self.event_type).payload(self.payload);
+        let event = Event::new(self.aggregate_type, self.aggregate_id, self.event_type);
+        let mut event = match (self.payload, self.payload_base64, self.content_type) {
+            (None, None, None) => event,
+            (Some(payload), None, None) => event.payload(payload),
+            // Emit checks both the base64 and the content type.
+            (None, Some(base64), Some(kind)) => event.payload(base64).header(PAYLOAD_CONTENT_TYPE, kind),
+            _ => {
+                let what = "give payload alone, or payload_base64 and content_type together";
+                return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, what));
+            }
+        };
         if let Some(key) = self.idempotency_key {
             event = event.idempotency_key(key);
         }

@@ -16,7 +16,7 @@ use super::views::{
 };
 use crate::access::Viewer;
 use crate::asked::{Asked, At, bad};
-use crate::desk::{Desk, ago};
+use crate::desk::{Desk, WholePayload, ago};
 use crate::refusal::Refusal;
 
 type Answer<T> = Result<Json<T>, Refusal>;
@@ -56,11 +56,13 @@ pub(super) async fn neighbours(_: Viewer, State(desk): AtDesk, At(id): At<Uuid>)
     Ok(Json(desk.neighbours(id).await?.into()))
 }
 
-/// The payload alone, as it is stored, with masked values hidden
-#[utoipa::path(get, path = "/events/{id}/payload", tag = "events", params(("id" = Uuid, Path, description = "The event's id")), responses((status = 200, body = serde_json::Value, content_type = "application/json"), Unread))]
+/// The payload alone, with masked values hidden: JSON as it is stored, or the bytes of an opaque payload
+#[utoipa::path(get, path = "/events/{id}/payload", tag = "events", params(("id" = Uuid, Path, description = "The event's id")), responses((status = 200, content((serde_json::Value = "application/json"), (Vec<u8> = "application/octet-stream"))), Unread))]
 pub(super) async fn payload(_: Viewer, State(desk): AtDesk, At(id): At<Uuid>) -> Result<Response, Refusal> {
-    let payload: Box<str> = desk.payload(id).await?.into();
-    Ok(([(CONTENT_TYPE, "application/json")], String::from(payload)).into_response())
+    Ok(match desk.payload(id).await? {
+        WholePayload::Json(json) => ([(CONTENT_TYPE, "application/json")], json.get().to_owned()).into_response(),
+        WholePayload::Bytes(bytes) => ([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response(),
+    })
 }
 
 /// Events with this id or idempotency key, or of this aggregate: `42`, `Order 42` or `Order:42`; the newest first

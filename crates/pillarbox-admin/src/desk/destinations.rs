@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use pillarbox::Routes;
 use pillarbox::delivery::UNROUTED;
 use pillarbox::store::{EventDetail, LaneView, Minute, PausedView, RelayView};
+use pillarbox::{Route, Routes};
 use uuid::Uuid;
 
 use super::health::{self, Health};
@@ -161,7 +161,7 @@ impl Observations {
             let status = all.entry(&destination.name).or_default();
             status.configured = Some(destination.clone());
             let leading = routes.iter().filter(|route| route.to.contains(&destination.name));
-            status.events = leading.map(|route| route.events.as_str().to_owned()).collect();
+            status.events = leading.map(shown).collect();
         }
         for paused in &self.pauses {
             all.entry(&paused.destination).or_default().paused = Some(paused.clone());
@@ -192,6 +192,15 @@ impl Observations {
         };
         all.into_iter().map(judged).collect()
     }
+}
+
+/// Returns a route's pattern of event types, with its condition if it has one.
+fn shown(route: &Route) -> String {
+    let events = route.events.as_str();
+    route
+        .condition
+        .as_ref()
+        .map_or_else(|| events.to_owned(), |condition| format!("{events} where {}", condition.as_str()))
 }
 
 impl DestinationStatus {

@@ -1,10 +1,10 @@
 //! The history of one event: past steps with their times, its destinations, and the next step. Pure.
 
 use chrono::{DateTime, Utc};
-use pillarbox::Routes;
 use pillarbox::store::{AttemptView, EventDetail, REPLAY_OF, REPLAY_TO, State};
 
 use super::destinations::DestinationInfo;
+use crate::opaque::OpaqueView;
 
 const TRACEPARENT: &str = "traceparent";
 
@@ -14,6 +14,8 @@ const TRACEPARENT: &str = "traceparent";
 pub struct EventStory {
     /// The event with its deliveries and attempts.
     pub detail: EventDetail,
+    /// The payload, if it is opaque.
+    pub opaque: Option<OpaqueView>,
     /// The destinations that it is routed to; `None` if no route matches.
     pub goes_to: Option<Vec<String>>,
     /// The id of the trace in which it was emitted.
@@ -104,9 +106,12 @@ pub enum What {
 }
 
 impl EventStory {
-    pub(super) fn tell(detail: EventDetail, routes: &Routes, destinations: &[DestinationInfo]) -> Self {
-        let event = &detail.event;
-        let goes_to = routes.route(&event.event_type, &event.aggregate_type).map(<[String]>::to_vec);
+    pub(super) fn tell(
+        detail: EventDetail,
+        goes_to: Option<Vec<String>>,
+        opaque: Option<OpaqueView>,
+        destinations: &[DestinationInfo],
+    ) -> Self {
         let requests = destinations
             .iter()
             .filter(|destination| goes_to.iter().flatten().any(|name| *name == destination.name))
@@ -117,6 +122,7 @@ impl EventStory {
             .collect();
         Self {
             goes_to,
+            opaque,
             trace_id: detail.headers.get(TRACEPARENT).and_then(|parent| trace_id(parent)),
             replay_of: detail.headers.get(REPLAY_OF).cloned(),
             replay_to: detail.headers.get(REPLAY_TO).cloned(),

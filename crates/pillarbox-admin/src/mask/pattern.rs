@@ -7,7 +7,7 @@ use std::str::Chars;
 use regex::Regex;
 
 /// Returns the problem with the regular expressions of an otherwise valid path.
-pub(super) fn problem(path: &str) -> Option<String> {
+pub(crate) fn problem(path: &str) -> Option<String> {
     patterns(path).into_iter().find_map(|pattern| match pattern {
         None => Some("the pattern of match() and search() must be text in quotes".to_owned()),
         Some(pattern) => {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use pillarbox::sink::{Message, Receipt};
 use pillarbox::{SendError, Sink};
 
-use super::Mask;
+use super::{MASKED, Mask};
 
 /// A sink whose errors and responses do not quote masked values. Otherwise it behaves like the wrapped sink.
 pub struct Discreet {
@@ -35,6 +35,10 @@ impl Sink for Discreet {
                 let hidden = self.mask.hidden(&message.payload);
                 hidden.scrub(&mut error.message);
                 error.answer.iter_mut().for_each(|answer| hidden.scrub(answer));
+                if message.is_opaque() {
+                    // The response may quote the bytes in any form.
+                    error.answer.iter_mut().for_each(|answer| MASKED.clone_into(answer));
+                }
             }
         }
         answers

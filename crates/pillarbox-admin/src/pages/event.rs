@@ -19,7 +19,7 @@ use super::words::{self, When};
 use crate::access::login::place;
 use crate::access::{Operator, Viewer};
 use crate::asked::At;
-use crate::desk::{Desk, EventStory, Moment, What};
+use crate::desk::{Desk, EventStory, Moment, What, WholePayload};
 use crate::refusal::Refusal;
 
 /// The page refreshes at this interval, in seconds, while the event may still change.
@@ -42,6 +42,8 @@ struct EventPage {
     steps: Vec<Step>,
     payload: Payload,
     size: String,
+    /// The content type of an opaque payload.
+    content_type: Option<String>,
     headers: Vec<(String, String)>,
     deliveries: Vec<Delivery>,
     /// Commands by destination.
@@ -87,7 +89,8 @@ pub(super) async fn look(
 impl EventPage {
     fn of(frame: Frame, shown: EventStory, neighbours: &[EventView], now: DateTime<Utc>) -> Self {
         let (detail, event) = (&shown.detail, &shown.detail.event);
-        let payload = Payload::of(detail.payload.get());
+        let opaque = shown.opaque.as_ref();
+        let payload = opaque.map_or_else(|| Payload::of(detail.payload.get()), Payload::of_bytes);
         let others: Vec<Row> = neighbours.iter().map(|event| Row::of(event, now)).collect();
         let waits = matches!(event.state, State::Pending | State::Due | State::Scheduled | State::Parked);
         Self {
@@ -100,6 +103,7 @@ impl EventPage {
             moments: moments(event, now),
             steps: shown.timeline.iter().map(|moment| Step::of(moment, now)).collect(),
             size: words::number(payload.size as u64),
+            content_type: opaque.map(|opaque| opaque.content_type.clone()),
             payload,
             headers: detail.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
             deliveries: detail
@@ -183,10 +187,13 @@ impl Step {
 
 /// Returns the whole payload as a download, which the browser does not display.
 pub(super) async fn payload(_: Viewer, Using(desk): Using<Arc<Desk>>, At(id): At<Uuid>) -> Result<Response, Refusal> {
-    let payload = desk.payload(id).await?;
-    let kept = format!("attachment; filename=\"{id}.json\"");
-    let headers = [(CONTENT_TYPE, "application/json".to_owned()), (CONTENT_DISPOSITION, kept)];
-    Ok((headers, payload.get().to_owned()).into_response())
+    // Never the content type of the event: a browser must not take the bytes for a page.
+    let (kind, suffix, body) = match desk.payload(id).await? {
+        WholePayload::Json(json) => ("application/json", "json", json.get().as_bytes().to_vec()),
+        WholePayload::Bytes(bytes) => ("application/octet-stream", "bin", bytes),
+    };
+    let kept = format!("attachment; filename=\"{id}.{suffix}\"");
+    Ok(([(CONTENT_TYPE, kind.to_owned()), (CONTENT_DISPOSITION, kept)], body).into_response())
 }
 
 #[derive(Deserialize)]

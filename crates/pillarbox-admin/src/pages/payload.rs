@@ -1,5 +1,6 @@
 //! A payload for people: indented, coloured, and cut if it is long. Pure.
 
+use crate::opaque::OpaqueView;
 use crate::pretty::pretty;
 
 /// The maximum number of bytes that a page shows.
@@ -16,6 +17,13 @@ pub(super) struct Payload {
 }
 
 impl Payload {
+    /// The bytes of an opaque payload, or the reason why they are not shown.
+    pub(super) fn of_bytes(opaque: &OpaqueView) -> Self {
+        let text = opaque.hex.clone().or_else(|| opaque.problem.clone());
+        let text = text.unwrap_or_else(|| "hidden, because values of payloads are masked".to_owned());
+        Self { parts: vec![("", text)], cut: opaque.is_cut(), size: opaque.size.unwrap_or_default() }
+    }
+
     pub(super) fn of(json: &str) -> Self {
         let beginning = first_bytes(json, LONGEST);
         let text = pretty(beginning);

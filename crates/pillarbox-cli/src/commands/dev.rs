@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
 use clap::Args;
 use pillarbox::{Observed, Observer, Route, SendError, StoredEvent};
-use pillarbox_admin::{Mask, pretty};
+use pillarbox_admin::{Mask, OpaqueView, pretty};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -157,7 +157,9 @@ struct Attempt<'a> {
     aggregate_type: &'a str,
     aggregate_id: &'a str,
     attempt: u32,
-    payload: &'a RawValue,
+    payload: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opaque_payload: Option<&'a OpaqueView>,
     /// `204`, or what went wrong.
     result: &'a str,
 }
@@ -172,9 +174,13 @@ impl Printer {
 
     fn answer(&self, fail: u32, headers: &HeaderMap, body: &[u8]) -> (StatusCode, String) {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("?");
-        let Ok(payload) = serde_json::from_slice::<&RawValue>(body) else {
+        let kind = header("content-type");
+        let is_json = kind.ends_with("json");
+        let payload = if is_json { serde_json::from_slice::<&RawValue>(body).ok() } else { None };
+        if is_json && payload.is_none() {
             return (StatusCode::BAD_REQUEST, "the body is not JSON".to_owned());
-        };
+        }
+        let opaque = payload.is_none().then(|| OpaqueView::new(kind, body, &self.mask));
         let attempt = header("pillarbox-attempt").parse().unwrap_or(1);
         let (status, text) = match attempt <= fail {
             true => (StatusCode::INTERNAL_SERVER_ERROR, format!("--fail {fail}: attempt {attempt} fails on purpose")),
@@ -188,34 +194,41 @@ impl Printer {
             aggregate_id: header("pillarbox-aggregate-id"),
             attempt,
             payload,
+            opaque_payload: opaque.as_ref(),
             result: &result,
         });
         (status, text)
     }
 
     fn print_event(&self, event: &StoredEvent, result: &str) {
+        let bytes = event.is_opaque().then(|| event.payload_bytes().unwrap_or_default());
+        let opaque = bytes.map(|bytes| OpaqueView::new(event.content_type(), &bytes, &self.mask));
         self.print(&Attempt {
             event_type: &event.event_type,
             id: &event.id.to_string(),
             aggregate_type: &event.aggregate_type,
             aggregate_id: &event.aggregate_id,
             attempt: event.attempts + 1,
-            payload: &event.payload,
+            payload: opaque.is_none().then_some(&*event.payload),
+            opaque_payload: opaque.as_ref(),
             result,
         });
     }
 
     fn print(&self, attempt: &Attempt<'_>) {
-        let masked = self.mask.apply(attempt.payload);
-        let shown = Attempt { payload: &masked.payload, ..*attempt };
+        let masked = attempt.payload.map(|payload| self.mask.apply(payload).payload);
+        let shown = Attempt { payload: masked.as_deref(), ..*attempt };
         // A closed standard output does not end the relay.
         let _ = self.output.answer(&shown, || rendered(&shown));
     }
 }
 
 fn rendered(attempt: &Attempt<'_>) -> String {
-    let Attempt { event_type, id, aggregate_type, aggregate_id, attempt: number, payload, result } = attempt;
-    let payload: String = pretty(payload.get()).lines().map(|line| format!("  {line}\n")).collect();
+    let Attempt { event_type, id, aggregate_type, aggregate_id, attempt: number, .. } = attempt;
+    let Attempt { payload, opaque_payload, result, .. } = attempt;
+    let opaque = opaque_payload.map(ToString::to_string);
+    let text = opaque.or_else(|| payload.map(|payload| pretty(payload.get()))).unwrap_or_default();
+    let payload: String = text.lines().map(|line| format!("  {line}\n")).collect();
     format!("{event_type}  {id}  {aggregate_type} {aggregate_id}  attempt {number}: {result}\n{payload}")
 }
 

@@ -1,6 +1,7 @@
 //! `pillarbox emit`: emits one event in a transaction of its own. Applications emit in theirs.
 
 use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use chrono::{DateTime, Utc};
@@ -22,6 +23,12 @@ pub(crate) struct Arguments {
     /// JSON for the receivers; `-` reads it from standard input
     #[arg(default_value = "{}")]
     payload: String,
+    /// Read the payload from a file; `-` is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "payload")]
+    payload_file: Option<PathBuf>,
+    /// The file holds bytes of this content type, which receivers get as they are: application/x-protobuf
+    #[arg(long, value_name = "TYPE", requires = "payload_file")]
+    content_type: Option<String>,
     /// The idempotency key, unique per event type; by default AGGREGATE_TYPE:AGGREGATE_ID
     #[arg(long, conflicts_with = "repeatable")]
     key: Option<String>,
@@ -65,8 +72,12 @@ pub(crate) async fn run(arguments: Arguments, session: &Session) -> anyhow::Resu
 
 impl Arguments {
     fn into_event(self) -> anyhow::Result<Event> {
-        let payload = read_payload(self.payload)?;
-        let mut event = Event::new(self.aggregate_type, self.aggregate_id, self.event_type).payload(payload);
+        let event = Event::new(self.aggregate_type, self.aggregate_id, self.event_type);
+        let mut event = match (self.payload_file, self.content_type) {
+            (Some(file), Some(content_type)) => event.payload_bytes(content_type, read_file(&file)?),
+            (Some(file), None) => event.payload(parse_payload(&String::from_utf8_lossy(&read_file(&file)?))?),
+            (None, _) => event.payload(read_payload(&self.payload)?),
+        };
         if let Some(key) = self.key {
             event = event.idempotency_key(key);
         }
@@ -86,15 +97,28 @@ impl Arguments {
     }
 }
 
-/// Reads the payload. It is kept as text, so that long numbers keep their digits.
-fn read_payload(given: String) -> anyhow::Result<Box<RawValue>> {
-    let text = if given == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("reading the payload from standard input failed")?;
-        text
-    } else {
-        given
-    };
+/// Reads the payload; `-` is standard input.
+pub(super) fn read_payload(given: &str) -> anyhow::Result<Box<RawValue>> {
+    if given != "-" {
+        return parse_payload(given);
+    }
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).context("reading the payload from standard input failed")?;
+    parse_payload(&text)
+}
+
+/// Reads a whole file; `-` is standard input.
+pub(super) fn read_file(file: &Path) -> anyhow::Result<Vec<u8>> {
+    if file == Path::new("-") {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes).context("reading standard input failed")?;
+        return Ok(bytes);
+    }
+    std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))
+}
+
+/// Checks the payload. It is kept as text, so that long numbers keep their digits.
+fn parse_payload(text: &str) -> anyhow::Result<Box<RawValue>> {
     RawValue::from_string(text.trim().to_owned()).map_err(|error| {
         Misuse(format!("the payload is not JSON: {error}; write text as a JSON string: '\"text\"'")).into()
     })

@@ -24,6 +24,9 @@ impl Settings {
             let mut line = vec!["route", route.events.as_str(), route.aggregates.as_str()];
             line.extend(route.to.iter().map(String::as_str));
             add(&line);
+            if let Some(condition) = &route.condition {
+                add(&["where", condition.as_str()]);
+            }
         }
         add(&["unrouted", if self.relay.unrouted == Unrouted::Discard { "discard" } else { "park" }]);
         // The order of schemas has a meaning, too. Their contents are not read here.

@@ -1,6 +1,7 @@
 //! `[[routes]]`: the destinations of events. The first match decides.
 
 use pillarbox::{Pattern, Route};
+use pillarbox_admin::condition;
 use pillarbox_sinks::DestinationSettings;
 use pillarbox_sinks::config::{Section, suggestion};
 
@@ -25,12 +26,14 @@ fn lower_one(mut section: Section<'_>, destinations: &[DestinationSettings]) -> 
             _ => Ok(()),
         }
     };
+    let check_where = |path: &String| condition(path).map(drop).map_err(|error| format!("is {error}"));
     if !section.has("to") {
         section.problem("to", r#"is missing; name the destinations, like ["runner"]"#);
     }
     let route = Route {
         events: pattern(section.take("events")),
         aggregates: pattern(section.take("aggregates")),
+        condition: section.take_checked("where", check_where).and_then(|path: String| condition(&path).ok()),
         to: section.take_checked("to", check).unwrap_or_default(),
     };
     section.finish();

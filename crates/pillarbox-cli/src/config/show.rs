@@ -202,11 +202,11 @@ impl Settings {
     fn shown_routes(&self) -> impl Iterator<Item = Shown> {
         self.routes.iter().map(|route| Shown {
             place: Place::Route,
-            keys: vec![
-                ("events", text(route.events.as_str())),
-                ("aggregates", text(route.aggregates.as_str())),
-                ("to", Value::Array(route.to.iter().map(text).collect())),
-            ],
+            keys: [("events", text(route.events.as_str())), ("aggregates", text(route.aggregates.as_str()))]
+                .into_iter()
+                .chain(route.condition.as_ref().map(|condition| ("where", text(condition.as_str()))))
+                .chain([("to", Value::Array(route.to.iter().map(text).collect()))])
+                .collect(),
         })
     }
 }

@@ -100,7 +100,7 @@ impl Report {
 
     /// Returns the destination, if there is only one.
     fn destination(&self, event: &StoredEvent, verdict: &Verdict) -> Option<&str> {
-        match self.routes.route(&event.event_type, &event.aggregate_type)? {
+        match self.routes.route(event)? {
             [only] if verdict.deliveries.is_empty() => Some(only),
             _ => None,
         }

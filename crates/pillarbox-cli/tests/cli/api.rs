@@ -304,6 +304,47 @@ async fn what_is_masked_and_what_lets_somebody_in_is_in_no_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn bytes_are_emitted_as_base64_and_shown_without_them_under_a_mask() {
+    let mut desk = Desk::on_sqlite().await;
+    let event = |more: Value| {
+        let mut event = json!({ "aggregate_type": "Order", "aggregate_id": "1", "event_type": "order.placed" });
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        event
+    };
+    let bytes = json!({ "payload_base64": "CCoA/w==", "content_type": "application/x-protobuf" });
+    let id = desk.done("/events", &event(bytes)).await["id"].as_str().unwrap().to_owned();
+    desk.wait_for_state(&id, "delivered").await;
+    let got = &desk.receiver.received()[0];
+    assert_eq!(
+        (&*got.body, got.headers["content-type"].as_bytes()),
+        (&[8, 42, 0, 255][..], &b"application/x-protobuf"[..])
+    );
+
+    // With a mask neither the page nor the API shows any of the bytes.
+    let full = desk.get(&format!("/events/{id}")).await;
+    let opaque = json!({ "content_type": "application/x-protobuf", "size": 4, "hex": null, "problem": null });
+    assert_eq!((&full["payload"], &full["opaque_payload"]), (&json!(null), &opaque));
+    assert_eq!(desk.get(&format!("/events/{id}/payload")).await, json!("•••"));
+    let page = desk.client.get(&format!("/events/{id}")).await.body;
+    assert!(
+        page.contains("application/x-protobuf, 4 bytes") && page.contains("values of payloads are masked"),
+        "{page}"
+    );
+    assert!(!page.contains("08 2a") && !page.contains("CCoA"), "{page}");
+
+    for (wrong, what) in [
+        (json!({ "payload_base64": "CCoA" }), "give payload alone, or payload_base64 and content_type together"),
+        (json!({ "payload": {}, "content_type": "a/b" }), "give payload alone"),
+        (json!({ "payload_base64": "C-_=", "content_type": "a/b" }), "is not base64 in a JSON string"),
+        (json!({ "payload_base64": "CCoA", "content_type": "protobuf" }), "which is not a content type"),
+    ] {
+        let refused = desk.post("/events", &event(wrong)).await;
+        assert!(problem(&refused, 422).contains(what), "{refused:?}");
+    }
+    desk.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_wrong_is_a_problem_that_says_what() {
     let mut desk = Desk::on_sqlite().await;
     let event = json!({ "aggregate_type": "Order", "aggregate_id": "1", "event_type": "order.placed" });

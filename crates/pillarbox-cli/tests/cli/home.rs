@@ -96,6 +96,16 @@ impl Home {
         connection.close().await.expect("the file is closed");
     }
 
+    /// As if another program had written a payload that is no base64. On SQLite.
+    pub(crate) async fn spoil_payload(&self, id: &str) {
+        let file = SqliteConnectOptions::new().filename(self.path("pillarbox.db"));
+        let mut connection = SqliteConnection::connect_with(&file).await.expect("the outbox's file");
+        let spoilt =
+            sqlx::query("UPDATE outbox_event SET payload = '{}' WHERE id = ?1").bind(id).execute(&mut connection);
+        assert_eq!(spoilt.await.expect("an update").rows_affected(), 1);
+        connection.close().await.expect("the file is closed");
+    }
+
     /// As if somebody had dropped the outbox. On SQLite.
     pub(crate) async fn forget_tables(&self) {
         let file = SqliteConnectOptions::new().filename(self.path("pillarbox.db"));

@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use pillarbox::trace::TRACEPARENT;
 use pillarbox::{Message, SendError};
 use sha2::{Digest as _, Sha256};
@@ -17,6 +19,8 @@ use crate::content::{CONTENT_TYPE, Content, EVENT_ID, Format};
 const ATTRIBUTES: usize = 10;
 /// The attribute with all of the event's own headers, as a JSON object.
 pub(super) const HEADERS: &str = "pillarbox-headers";
+/// The attribute that says that the body is base64.
+const TRANSFER_ENCODING: &str = "content-transfer-encoding";
 /// The longest name of an attribute.
 const NAME: usize = 256;
 /// The longest group.
@@ -57,7 +61,8 @@ impl<'a> Entry<'a> {
         is_fifo: bool,
         names: &Names,
     ) -> Result<Self, SendError> {
-        let body = text(content.body(message)?)?;
+        let body = content.body(message)?;
+        let body = if is_base64(message, content) { BASE64_STANDARD.encode(body).into() } else { text(body)? };
         check_characters("the payload", &body, names)?;
         let attributes = attributes(message, content, names)?;
         let size = |(name, value): &Attribute<'_>| name.len() + Self::TYPE.len() + value.len();
@@ -71,6 +76,11 @@ impl<'a> Entry<'a> {
         let fifo = is_fifo.then(|| Fifo { group: group(message), deduplication: message.id.to_string() });
         Ok(Self { body, attributes, fifo, bytes })
     }
+}
+
+/// Returns whether the body is sent as base64: both systems carry text only. An envelope of CloudEvents is text in any case.
+fn is_base64(message: &Message, content: &Content) -> bool {
+    message.is_opaque() && content.format != Format::CloudEvents
 }
 
 fn text(body: Cow<'_, [u8]>) -> Result<Cow<'_, str>, SendError> {
@@ -88,6 +98,11 @@ fn attributes<'a>(message: &'a Message, content: &'a Content, names: &Names) -> 
     let mut attributes = own.split_off(first);
     if content.format == Format::CloudEventsBinary {
         attributes.retain(|(name, _)| BINARY.contains(&&**name));
+    }
+    if is_base64(message, content) {
+        // It takes the place of an attribute that CloudEvents do not require.
+        attributes.retain(|(name, _)| name != "ce_time");
+        attributes.push((TRANSFER_ENCODING.into(), "base64".into()));
     }
     for (name, value) in &attributes {
         check_characters(name, value, names)?;
@@ -212,6 +227,26 @@ mod tests {
         for name in BINARY.into_iter().chain([HEADERS]) {
             assert!(names.iter().any(|other| other == name), "{name} in {names:?}");
         }
+    }
+
+    #[test]
+    fn an_opaque_payload_is_base64_and_an_attribute_says_so() {
+        let kind = (pillarbox::event::PAYLOAD_CONTENT_TYPE, "application/x-protobuf");
+        let message = message("\"CC\\no=\"", &[("traceparent", "00-1-2-01"), ("tracestate", "x"), ("a", "1"), kind]);
+        for format in [Format::Payload, Format::CloudEventsBinary] {
+            let content = Content::new(format);
+            let entry = Entry::new(&message, &content, false, &NAMES).unwrap();
+            assert_eq!(entry.body, "CCo=");
+            let value =
+                |wanted: &str| entry.attributes.iter().find(|(name, _)| name == wanted).map(|(_, value)| &**value);
+            assert_eq!(value(CONTENT_TYPE), Some("application/x-protobuf"), "{format:?}");
+            assert_eq!(value(TRANSFER_ENCODING), Some("base64"), "{format:?}");
+            assert!(entry.attributes.len() <= ATTRIBUTES, "{:?}", entry.attributes);
+        }
+        let content = Content::new(Format::CloudEvents);
+        let entry = Entry::new(&message, &content, false, &NAMES).unwrap();
+        assert!(entry.body.contains(r#""data_base64":"CCo=""#), "{}", entry.body);
+        assert!(entry.attributes.iter().all(|(name, _)| name != TRANSFER_ENCODING));
     }
 
     #[test]

@@ -35,6 +35,8 @@ impl<'a> Outgoing<'a> {
             Some(Ok(recorded)) => Self::complete(recorded, &event.event_type, event),
             Some(Err(error)) => Err(SendError::reject(error)),
             None => {
+                // A worker gets an opaque payload as base64, because the arguments of a task are JSON.
+                event.payload_bytes().map_err(SendError::reject)?;
                 let task = task.unwrap_or(&event.event_type);
                 Self::complete(plain(event).map_err(SendError::reject)?, task, event)
             }
@@ -78,7 +80,8 @@ fn continue_trace(headers: &mut Fields<'_>, span: SpanContext) -> serde_json::Re
     headers.set(TRACEPARENT, &traceparent)
 }
 
-/// Makes a task from an event that was not meant for Celery. Its payload is the only argument, its id is the task's id.
+/// Makes a task from an event that was not meant for Celery. Its payload is the only argument, its id is the task's id. An opaque
+/// payload stays base64, and the header `pillarbox-content-type` goes with it.
 fn plain(event: &StoredEvent) -> serde_json::Result<Recorded<'_>> {
     let args = RawValue::from_string(format!("[{}]", event.payload.get()))?;
     let kwargs = RawValue::from_string("{}".to_owned())?;

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Display};
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use pillarbox::event::{JSON, Opaque};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -21,7 +22,7 @@ struct Envelope<'a> {
     event_type: &'a str,
     subject: Subject<'a>,
     time: &'a DateTime<Utc>,
-    datacontenttype: &'static str,
+    datacontenttype: &'a str,
     // Names of extension attributes have no underscores. These repeat the subject, so that receivers need not split it.
     aggregatetype: &'a str,
     aggregateid: &'a str,
@@ -29,7 +30,10 @@ struct Envelope<'a> {
     traceparent: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tracestate: Option<&'a String>,
-    data: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data_base64: Option<String>,
 }
 
 /// `Order/42`
@@ -47,9 +51,10 @@ impl Serialize for Subject<'_> {
     }
 }
 
-/// Writes the envelope's JSON, with the payload unchanged. `traceparent` is the span that the receiver continues.
+/// Writes the envelope's JSON, with the payload unchanged, or with the base64 of an opaque one. `traceparent` is the span that the receiver continues.
 pub(super) fn write(
     event: &EventParts<'_>,
+    opaque: Option<Opaque<'_>>,
     traceparent: Option<Cow<'_, str>>,
     source: &str,
 ) -> Result<Vec<u8>, serde_json::Error> {
@@ -60,12 +65,13 @@ pub(super) fn write(
         event_type: event.event_type,
         subject: Subject(event),
         time: &event.created_at,
-        datacontenttype: "application/json",
+        datacontenttype: opaque.as_ref().map_or(JSON, |opaque| opaque.content_type),
         aggregatetype: event.aggregate_type,
         aggregateid: event.aggregate_id,
         traceparent,
         tracestate: event.headers.get("tracestate"),
-        data: event.payload,
+        data: opaque.is_none().then_some(event.payload),
+        data_base64: opaque.map(|opaque| opaque.base64()),
     })
 }
 
@@ -100,7 +106,7 @@ mod tests {
     fn the_payload_is_embedded_byte_for_byte() {
         let payload = r#"{"b": 1.10, "a":"\u00e9"}"#;
         let event = StoredEvent::for_tests("order.placed", payload);
-        let text = String::from_utf8(write(&EventParts::from(&event), None, "/shop").unwrap()).unwrap();
+        let text = String::from_utf8(write(&EventParts::from(&event), None, None, "/shop").unwrap()).unwrap();
         assert!(text.ends_with(&format!(r#""data":{payload}}}"#)), "{text}");
         assert!(!text.contains("trace"), "{text}");
     }

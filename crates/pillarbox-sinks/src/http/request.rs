@@ -10,8 +10,9 @@ use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use hyper::http::uri::InvalidUri;
 use hyper::{Method, Request, Uri};
+use pillarbox::event::{JSON, PAYLOAD_CONTENT_TYPE};
 use pillarbox::sink::test_event;
-use pillarbox::{Message, SendError, StoredEvent};
+use pillarbox::{Headers, Message, SendError, StoredEvent};
 use url::Url;
 
 use super::settings::{HttpError, HttpSettings};
@@ -92,8 +93,10 @@ impl Requests {
     }
 
     fn body(&self, message: &Message) -> Result<Bytes, SendError> {
-        let envelope = self.content.envelope(&EventParts::from(&**message), message.traceparent())?;
-        Ok(envelope.map_or_else(|| Bytes::from_owner(Payload(message.clone())), Bytes::from))
+        Ok(match self.content.body(message)? {
+            Cow::Borrowed(_) => Bytes::from_owner(Payload(message.clone())),
+            Cow::Owned(body) => Bytes::from(body),
+        })
     }
 
     fn headers(&self, message: &Message, body: &[u8], now: u64) -> Result<HeaderMap, SendError> {
@@ -104,6 +107,9 @@ impl Requests {
         }
         for (name, value) in &self.headers {
             headers.insert(name, value.clone());
+        }
+        if message.is_opaque() {
+            headers.insert(CONTENT_TYPE, value(self.content.content_type(&message.headers))?);
         }
         let (id, timestamp) = (message.id.to_string(), now.to_string());
         if let Some(signature) = self.keys.sign(&id, &timestamp, body) {
@@ -141,20 +147,20 @@ fn attribute(name: &str) -> Result<HeaderName, SendError> {
 }
 
 /// Returns the headers and the body of an event's request, for people: without secrets, and without headers that differ at
-/// each attempt.
+/// each attempt. An opaque body is not shown.
 pub(super) fn shown(
     event: &EventParts<'_>,
     content: &Content,
     configured: &[(String, String)],
-) -> Option<(Vec<(String, String)>, String)> {
+) -> Option<(Vec<(String, String)>, Option<String>)> {
     let traceparent = || event.headers.get(pillarbox::trace::TRACEPARENT).map(|text| text.as_str().into());
-    let envelope = content.envelope(event, traceparent()).ok()?;
-    let body = match envelope {
-        None => event.payload.get().to_owned(),
-        Some(envelope) => String::from_utf8(envelope).ok()?,
+    let body = match content.envelope(event, traceparent()).ok()? {
+        None if event.headers.contains_key(PAYLOAD_CONTENT_TYPE) => None,
+        None => Some(event.payload.get().to_owned()),
+        Some(envelope) => Some(String::from_utf8(envelope).ok()?),
     };
     let mut headers = vec![
-        (CONTENT_TYPE.to_string(), content.content_type().to_owned()),
+        (CONTENT_TYPE.to_string(), content.content_type(event.headers).to_owned()),
         (WEBHOOK_ID.to_string(), event.id.to_string()),
     ];
     headers.extend(names(event).map(|(name, text)| (name.to_string(), text.into_owned())));
@@ -185,7 +191,7 @@ fn unix_seconds() -> u64 {
 
 fn configured_headers(settings: &HttpSettings) -> Result<Vec<(HeaderName, HeaderValue)>, HttpError> {
     let mut headers = vec![
-        (CONTENT_TYPE, HeaderValue::from_static(settings.content.content_type())),
+        (CONTENT_TYPE, default_type(&settings.content)),
         (USER_AGENT, HeaderValue::from_static(concat!("pillarbox/", env!("CARGO_PKG_VERSION")))),
     ];
     if let Some(token) = &settings.bearer {
@@ -195,6 +201,11 @@ fn configured_headers(settings: &HttpSettings) -> Result<Vec<(HeaderName, Header
         headers.push(configured_header(name, secret, settings.bearer.is_some())?);
     }
     Ok(headers)
+}
+
+/// Returns the type of bodies whose payload is JSON.
+fn default_type(content: &Content) -> HeaderValue {
+    HeaderValue::from_str(content.content_type(&Headers::new())).unwrap_or_else(|_| HeaderValue::from_static(JSON))
 }
 
 fn bearer(token: &Secret) -> Result<HeaderValue, HttpError> {

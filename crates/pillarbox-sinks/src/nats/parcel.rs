@@ -10,7 +10,6 @@ use pillarbox::{Message, SendError};
 
 use super::subject;
 use crate::content::Content;
-use crate::registry::EventParts;
 use crate::template::Template;
 
 /// The prefix of CloudEvents attributes, as the NATS binding of CloudEvents prescribes it.
@@ -56,8 +55,10 @@ impl Parcels {
     }
 
     fn body(&self, message: &Message) -> Result<Bytes, SendError> {
-        let envelope = self.content.envelope(&EventParts::from(&**message), message.traceparent())?;
-        Ok(envelope.map_or_else(|| Bytes::from_owner(Payload(message.clone())), Bytes::from))
+        Ok(match self.content.body(message)? {
+            Cow::Borrowed(_) => Bytes::from_owner(Payload(message.clone())),
+            Cow::Owned(body) => Bytes::from(body),
+        })
     }
 
     fn headers(&self, message: &Message) -> HeaderMap {

@@ -226,8 +226,8 @@ pub struct ShownRequest {
     pub headers: Vec<(String, String)>,
     /// Names of headers, and the shell variables that hold their values.
     pub secret_headers: Vec<(String, String)>,
-    /// The body, as it is sent.
-    pub body: String,
+    /// The body, as it is sent; `None` if it is not text: an opaque payload.
+    pub body: Option<String>,
     /// Whether the request has a signature, which is left out here.
     pub signed: bool,
 }

@@ -7,11 +7,11 @@ use pillarbox::store::{
     AuditView, Entry, LOSSES_BEFORE_FAILED, Marked, Paging, REPLAY_OF, REPLAY_TO, Replayed, Retried, Selection, State,
     ToDestination,
 };
-use pillarbox::{Event, RetryPolicy, Route, Routes, SendError, Status};
+use pillarbox::{Condition, Event, RetryPolicy, Route, Routes, SendError, Status};
 use uuid::Uuid;
 
 use super::Outbox;
-use super::outbox::{BY_ANN, fail, failed, judged, park};
+use super::outbox::{BY_ANN, deliver, fail, failed, judged, park};
 use super::people::one_of_each;
 
 async fn mark(outbox: &dyn Outbox, ids: &[Uuid]) -> Vec<(Uuid, Marked)> {
@@ -157,6 +157,23 @@ pub async fn a_replay_to_one_destination_follows_the_route(outbox: &dyn Outbox) 
     assert!(matches!(answers[..], [(_, Replayed::As { .. })]), "{answers:?}");
     assert_eq!(outbox.rows("outbox_delivery").await, 0);
     assert!(outbox.claim_one().await.deliveries().is_empty());
+}
+
+/// Where a condition on the payload decides, an event is replayed only to a destination that its payload leads to.
+pub async fn a_replay_to_one_destination_follows_the_payload(outbox: &dyn Outbox) {
+    let order = |total: i32| Event::new("Order", total, "order.placed").payload(serde_json::json!({ "total": total }));
+    let emitted = outbox.emit(vec![order(5), order(500)]).await;
+    outbox.settle(outbox.claim().await.into_iter().map(deliver).collect()).await;
+    let large = Condition::new("total > 100", |payload| payload["total"].as_i64().is_some_and(|total| total > 100));
+    let routes = vec![Route::new("order.*", ["audit", "mail"]).when(large), Route::new("order.*", ["mail"])];
+    let to_audit = ToDestination { name: "audit".to_owned(), routes: Routes::new(routes) };
+    let ids = [emitted[0].id, emitted[1].id];
+    let answers = outbox.inspect().replay(&ids, Some(&to_audit), BY_ANN).await.unwrap();
+    assert_eq!(answers[0], (ids[0], Replayed::NotRouted));
+    assert!(matches!(answers[1].1, Replayed::As { .. }), "{answers:?}");
+    let claimed = outbox.claim_one().await;
+    let due = claimed.deliveries().iter().filter(|row| row.is_due()).map(|row| row.destination.as_str());
+    assert_eq!((due.collect::<Vec<_>>(), claimed.deliveries().len()), (vec!["audit"], 2));
 }
 
 /// A pending event is not replayed.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pillarbox::delivery::{Answer, Change};
 use pillarbox::store::{Cursor, EventView, Filter, Paging, State, ToDestination};
-use pillarbox::{Event, Route, SendError, StoreError};
+use pillarbox::{Condition, Event, Route, SendError, StoreError};
 use uuid::Uuid;
 
 use super::Outbox;
@@ -332,6 +332,47 @@ pub async fn events_belong_to_where_they_are_routed_and_to_where_they_failed(out
     let page = outbox.inspect().list(&in_state(State::Failed), &Paging::default()).await.unwrap();
     let failed_on: Vec<_> = page.events.iter().map(|event| event.failed_on.as_deref()).collect();
     assert_eq!(failed_on, [Some("audit"), Some("mail")]);
+}
+
+/// With a condition on the payload, a destination's list has the events that fit, and those that were tried there. Its pages go on,
+/// however few of their events fit.
+pub async fn where_the_payload_decides_each_event_is_asked_for_it(outbox: &dyn Outbox) {
+    let order = |total: usize| event(total.try_into().unwrap()).payload(serde_json::json!({ "total": total }));
+    let emitted: Vec<Uuid> = outbox.emit((0..20).map(order).collect()).await.iter().map(|one| one.id).collect();
+    let opaque = Event::new("Order", 99, "order.placed").payload_bytes("a/b", b"total");
+    outbox.emit_event(opaque).await;
+    let large = Condition::new("total >= 17", |payload| payload["total"].as_i64().is_some_and(|total| total >= 17));
+    let routes = vec![Route::new("order.*", ["audit", "mail"]).when(large), Route::new("order.*", ["mail"])];
+    let routes = pillarbox::Routes::new(routes);
+    let to = |name: &str| {
+        let destination = ToDestination { name: name.to_owned(), routes: routes.clone() };
+        Filter { destination: Some(destination), ..Filter::default() }
+    };
+    let newest_first = [emitted[19], emitted[18], emitted[17]];
+    assert_eq!(list(outbox, to("audit")).await, newest_first);
+    assert_eq!(list(outbox, to("mail")).await.len(), 21);
+    let found = pages(outbox, &to("audit"), Paging::first(2)).await;
+    assert_eq!(found.concat(), newest_first, "{found:?}");
+    let oldest_first = Paging { oldest_first: true, ..Paging::first(2) };
+    let found = pages(outbox, &to("audit"), oldest_first).await;
+    assert_eq!(found.concat(), [emitted[17], emitted[18], emitted[19]], "{found:?}");
+
+    // A small order was tried there, perhaps under other routes. All of them fail at once.
+    let claim = outbox.claim().await;
+    let reject = Answer::Failed { error: SendError::reject("gone"), took: Duration::ZERO };
+    let settlements = claim.into_iter().map(|claimed| {
+        let place = if claimed.event().id == emitted[3] { "audit" } else { "mail" };
+        let verdict = judged(&claimed, &[place], vec![(place, reject.clone())]);
+        claimed.settle(verdict)
+    });
+    outbox.settle(settlements.collect()).await;
+    let failed = Filter { state: Some(State::Failed), ..to("audit") };
+    let mut found = pages(outbox, &failed, Paging::first(2)).await.concat();
+    found.sort();
+    assert_eq!(found, [emitted[3], emitted[17], emitted[18], emitted[19]]);
+    let told =
+        outbox.inspect().dead_letters(&to("audit"), outbox.now().await - Duration::from_secs(3600)).await.unwrap();
+    assert_eq!(told.groups.iter().map(|group| group.count).sum::<u64>(), 4);
 }
 
 /// A filter without matches costs no more than one with many.

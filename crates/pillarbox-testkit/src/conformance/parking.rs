@@ -2,7 +2,8 @@
 
 use pillarbox::Event;
 use pillarbox::delivery::{UNROUTED, Verdict};
-use pillarbox::store::{Claim, EventKind, State};
+use pillarbox::event::Opaque;
+use pillarbox::store::{Claim, EventKind, ParkedPlace, State};
 use uuid::Uuid;
 
 use super::Outbox;
@@ -86,4 +87,44 @@ pub async fn unparking_a_kind_leaves_the_others(outbox: &dyn Outbox) {
     let kind = EventKind { event_type: "file.stored".to_owned(), aggregate_type: "File".to_owned() };
     assert_eq!(outbox.store().unpark(UNROUTED, Some(&kind), 2).await.unwrap(), 2);
     assert_eq!(ids(&outbox.claim().await), [emitted[0].id, emitted[3].id]);
+}
+
+/// Where a route depends on payloads, they are read page by page, and only the events that fit are unparked.
+pub async fn the_parked_events_of_a_kind_are_read_in_pages_and_unparked_by_id(outbox: &dyn Outbox) {
+    let order = |number: i32| event(number).payload(serde_json::json!({ "total": number }));
+    let mut events: Vec<Event> = (0..5).map(order).collect();
+    events.push(Event::new("Image", 1, "order.placed").payload_bytes("image/png", b"\x89PNG"));
+    events.push(Event::new("Order", 7, "order.paid").header("tenant", "acme"));
+    let emitted = outbox.emit(events).await;
+    park_all(outbox, UNROUTED).await;
+    let kind = |event_type: &str, aggregate_type: &str| EventKind {
+        event_type: event_type.to_owned(),
+        aggregate_type: aggregate_type.to_owned(),
+    };
+    let (mut read, mut place) = (Vec::new(), ParkedPlace::default());
+    loop {
+        let page = outbox.store().parked_events(UNROUTED, &kind("order.placed", "Order"), &place, 2).await.unwrap();
+        assert!(page.len() <= 2);
+        let Some(last) = page.last() else { break };
+        place = last.place.clone();
+        read.extend(page);
+    }
+    let totals: Vec<i64> = read
+        .iter()
+        .map(|event| serde_json::from_str::<serde_json::Value>(event.payload.get()).unwrap()["total"].as_i64().unwrap())
+        .collect();
+    assert_eq!(totals, [0, 1, 2, 3, 4]);
+    let first = ParkedPlace::default();
+    let image = outbox.store().parked_events(UNROUTED, &kind("order.placed", "Image"), &first, 9).await.unwrap();
+    let opaque = Opaque::of(&image[0].payload, &image[0].headers).unwrap().unwrap();
+    assert_eq!((opaque.content_type, &*opaque.bytes), ("image/png", &b"\x89PNG"[..]));
+    let elsewhere = outbox.store().parked_events("runner", &kind("order.placed", "Order"), &first, 9).await.unwrap();
+    assert!(elsewhere.is_empty());
+
+    let fitting = [emitted[1].id, emitted[3].id];
+    assert_eq!(outbox.store().unpark_these("runner", &fitting).await.unwrap(), 0);
+    assert_eq!(outbox.store().unpark_these(UNROUTED, &fitting).await.unwrap(), 2);
+    assert_eq!(outbox.store().unpark_these(UNROUTED, &fitting).await.unwrap(), 0, "they are due");
+    assert_eq!(outbox.store().unpark_these(UNROUTED, &[]).await.unwrap(), 0);
+    assert_eq!(ids(&outbox.claim().await), fitting);
 }

@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use pillarbox::event::PAYLOAD_CONTENT_TYPE;
 use pillarbox::sink::test_event;
 use pillarbox::{Message, SendError, SendErrorKind, Sink, StoredEvent};
 
@@ -29,6 +32,7 @@ macro_rules! sink_suite {
         $crate::sink_suite! { in $open;
             every_confirmed_message_arrives_once,
             bytes_and_headers_arrive_as_they_were_sent,
+            an_opaque_payload_arrives_as_its_bytes,
             a_message_that_is_too_large_is_rejected_and_no_other,
             an_unknown_target_is_the_targets_fault,
             a_wrong_password_is_an_outage_and_is_not_shown,
@@ -144,6 +148,43 @@ pub async fn bytes_and_headers_arrive_as_they_were_sent(broker: impl Broker) {
     ] {
         assert_eq!(received.headers.get(name).map(String::as_str), Some(value), "{name} in {:?}", received.headers);
     }
+}
+
+/// An opaque payload arrives byte for byte, with its content type and without the mark of the row. A system that carries text only
+/// gets it as base64, and says so. An event whose row is marked and holds no base64 is rejected, and its neighbours are delivered.
+///
+/// # Panics
+/// When the check fails.
+pub async fn an_opaque_payload_arrives_as_its_bytes(broker: impl Broker) {
+    const BYTES: [u8; 7] = [0x08, 0x2a, 0x00, 0xff, 0xfe, b'\r', b'\n'];
+    let opaque = |payload: &str| {
+        let mut event = event("42", payload);
+        event.headers.insert(PAYLOAD_CONTENT_TYPE.to_owned(), "application/x-protobuf".to_owned());
+        Message::new(Arc::new(event), 1)
+    };
+    // As TO_BASE64() and encode() write it, with a line break.
+    let lines = serde_json::to_string("CCoA\n//4NCg==").expect("text is JSON");
+    let messages = [opaque(&lines), opaque("{}"), message("43", "{}")];
+    let results = send(&*sink(&broker.keys()), &messages).await;
+    assert_eq!((&results[0], &results[2]), (&Ok(()), &Ok(())));
+    let error = results[1].as_ref().expect_err("it is not base64");
+    assert_eq!(error.kind, SendErrorKind::Reject, "{error:?}");
+    assert!(error.message.contains("is not base64 in a JSON string"), "{error:?}");
+    let received = broker.received().await;
+    assert_eq!(received.len(), 2);
+    let id = messages[0].id.to_string();
+    let received = received.into_iter().find(|one| one.id() == id).expect("the opaque message arrived");
+    let header = |name: &str| received.headers.get(name).map(String::as_str);
+    let body = match header("content-transfer-encoding") {
+        Some("base64") => BASE64_STANDARD.decode(&received.body).expect("the body is base64, as its attribute says"),
+        other => {
+            assert_eq!(other, None);
+            received.body.clone()
+        }
+    };
+    assert_eq!(body, BYTES);
+    assert_eq!(header("content-type"), Some("application/x-protobuf"), "{:?}", received.headers);
+    assert_eq!(header(PAYLOAD_CONTENT_TYPE), None);
 }
 
 /// A message that is too large is rejected with its size, and its neighbours are delivered.

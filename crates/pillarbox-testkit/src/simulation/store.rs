@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pillarbox::store::{
-    Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_APART, LOSSES_BEFORE_FAILED, Retention,
-    Settlement, Swept, Ticket, Told, WakeUp,
+    Ask, Claim, Claimed, Cleaned, EventKind, Heartbeat, LOSSES_BEFORE_APART, LOSSES_BEFORE_FAILED, ParkedEvent,
+    ParkedPlace, Retention, Settlement, Swept, Ticket, Told, WakeUp,
 };
 use pillarbox::{Claims, Fleet, Parking, StoreError, Waker};
 use tokio::sync::mpsc;
@@ -195,6 +195,20 @@ impl Parking for SimulatedStore {
 
     async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError> {
         self.run("reading parked events", |table, _| table.parked_kinds(on)).await
+    }
+
+    async fn parked_events(
+        &self,
+        on: &str,
+        kind: &EventKind,
+        after: &ParkedPlace,
+        limit: usize,
+    ) -> Result<Vec<ParkedEvent>, StoreError> {
+        self.run("reading parked events", |table, _| table.parked_events(on, kind, after, limit)).await
+    }
+
+    async fn unpark_these(&self, on: &str, ids: &[Uuid]) -> Result<u64, StoreError> {
+        self.run("unparking", |table, now| table.unpark_these(on, ids, now)).await
     }
 
     async fn unpark(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError> {

@@ -1,5 +1,5 @@
 -- Dead letters: the columns that groups need. list.sql is inserted here, along list_failed.sql; its values are bound.
-SELECT updated_at, failed_on, event_type, error_message, number, matches, utc_timestamp(6) AS now FROM (
+SELECT id, aggregate_type, updated_at, failed_on, event_type, error_message, number, matches, utc_timestamp(6) AS now FROM (
 {list}
 ) AS letter
 ORDER BY number

@@ -1,5 +1,5 @@
 -- Dead letters: the columns that groups need. list.sql is inserted here, along list_failed.sql; its values are bound.
-SELECT updated_at, failed_on, event_type, error_message, number, matches,
+SELECT id, aggregate_type, updated_at, failed_on, event_type, error_message, number, matches,
        strftime('%Y-%m-%dT%H:%M:%fZ', 'now') AS now FROM (
 {list}
 ) AS letter

@@ -34,6 +34,8 @@ pub(super) struct Sequence {
 struct Waiting {
     claimed: Claimed,
     permit: Permit,
+    /// The position of its route. A route can depend on the payload, which is parsed once only.
+    routed: Option<usize>,
     /// Set for an event that is not sent, because it violates the relay's check.
     refusal: Option<Refusal>,
 }
@@ -159,15 +161,18 @@ impl Engine {
     /// and then the events behind it must not take its place.
     pub(super) fn enter(self: &Arc<Self>, sequence: &Sequence, claim: impl Iterator<Item = (Claimed, Permit)>) {
         let (mut begun, mut too_late) = (Vec::new(), Vec::new());
-        // Before the lines are locked, because a check takes time.
-        let checked = |(claimed, permit)| (self.refusal(&claimed), claimed, permit);
-        let claim: Vec<_> = claim.map(checked).collect();
+        // Before the lines are locked, because a check and a route that depends on the payload take time.
+        let admit = |(claimed, permit): (Claimed, Permit)| {
+            let (routed, refusal) = (self.routes.find(&**claimed.event()), self.refusal(&claimed));
+            Waiting { claimed, permit, routed, refusal }
+        };
+        let claim: Vec<_> = claim.map(admit).collect();
         {
             let mut lines = lock(&sequence.lines);
-            for (refusal, claimed, mut permit) in claim {
-                let event = Aggregate(Arc::clone(claimed.event()));
-                permit.keep(Place { engine: Weak::clone(&sequence.engine), event: event.clone() });
-                match lines.enter(event.clone(), event.0.seq, Waiting { claimed, permit, refusal }) {
+            for mut waiting in claim {
+                let event = Aggregate(Arc::clone(waiting.claimed.event()));
+                waiting.permit.keep(Place { engine: Weak::clone(&sequence.engine), event: event.clone() });
+                match lines.enter(event.clone(), event.0.seq, waiting) {
                     Entered::First => begun.push(event),
                     Entered::Waits => {}
                     Entered::TooLate(waiting) => too_late.push(waiting),
@@ -211,12 +216,13 @@ impl Engine {
 
     /// Returns the lane of an event that can be part of a run. An event with several destinations, one that may have killed its
     /// relay, or one that is not sent, goes alone.
-    fn lane_of_runs(&self, Waiting { claimed, refusal, .. }: &Waiting) -> Option<&Arc<Lane>> {
+    fn lane_of_runs(&self, waiting: &Waiting) -> Option<&Arc<Lane>> {
+        let Waiting { claimed, refusal, .. } = waiting;
         let event = claimed.event();
         if refusal.is_some() || !claimed.deliveries().is_empty() || event.claims >= LOSSES_BEFORE_ALONE {
             return None;
         }
-        match self.routes.route(&event.event_type, &event.aggregate_type)? {
+        match self.routes.at(waiting.routed)? {
             [destination] => self.lanes.get(destination).filter(|lane| lane.keeps_order()),
             _ => None,
         }
@@ -228,10 +234,10 @@ impl Engine {
             step = match step {
                 Step::Start(run) => {
                     let mut sent = VecDeque::with_capacity(run.len());
-                    for Waiting { claimed, permit, refusal } in run {
+                    for Waiting { claimed, permit, routed, refusal } in run {
                         let turn = sequence.turn(aggregate);
                         match refusal {
-                            None => sent.push_back((claimed, permit, turn)),
+                            None => sent.push_back((claimed, permit, routed, turn)),
                             Some(refusal) => self.refuse(claimed, permit, Some(turn), refusal),
                         }
                     }

@@ -8,14 +8,13 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::load::lock;
 use super::metrics::Metrics;
 use super::{Engine, Phase};
 use crate::clock;
-use crate::delivery::{Change, UNROUTED, Verdict};
+use crate::delivery::{Change, Verdict};
 use crate::error::StoreError;
 use crate::observe::panic_message;
-use crate::store::{EventKind, Heartbeat, Swept};
+use crate::store::{Heartbeat, Swept};
 
 /// The interval of heartbeats. Emitters trust a heartbeat for three times as long.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -23,8 +22,6 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 const RAMP: Duration = Duration::from_millis(100);
 /// The pause between two searches for parked events. A search is one index step per destination that has some.
 const LOOK: Duration = Duration::from_secs(1);
-/// The pause between two searches for unrouted events that have a route now. A search reads all parked unrouted events.
-const REROUTE: Duration = Duration::from_secs(30);
 /// The least pause after a batch of cleanup. The pause is a quarter of the batch's duration if that is longer, so that cleanup
 /// does not take all of the database.
 const BREATH: Duration = Duration::from_millis(10);
@@ -150,43 +147,6 @@ impl Engine {
         let paused = self.store.paused().await?;
         self.lanes.values().for_each(|lane| lane.heed(self, paused.contains(&lane.name)));
         Ok(())
-    }
-
-    /// Returns whether to search for parked events that have a route now: in each single pass, at intervals in a running relay.
-    fn reroutes_now(&self) -> bool {
-        !self.is_running() || lock(&self.rerouted_at).is_none_or(|at| clock::since(at) > REROUTE)
-    }
-
-    /// Unpark: makes unrouted events due that have a route now. This relay's routes do not change, but a relay of another
-    /// release may at any time park events that this one can route. Events of removed destinations are checked once only: a
-    /// matching route does not mean that they will not be parked again.
-    async fn unpark_rerouted(&self, parked_on: &[String]) -> Result<(), StoreError> {
-        let first = lock(&self.rerouted_at).is_none();
-        let concerns_us = |name: &&String| if first { !self.lanes.contains_key(*name) } else { *name == UNROUTED };
-        for name in parked_on.iter().filter(concerns_us) {
-            for kind in self.store.parked_kinds(name).await? {
-                if self.routes.route(&kind.event_type, &kind.aggregate_type).is_some() {
-                    self.unpark_kind(name, &kind).await?;
-                }
-            }
-        }
-        *lock(&self.rerouted_at) = Some(clock::now());
-        Ok(())
-    }
-
-    /// Unparks in batches: one statement for a million events would hold all their locks, and fail as a whole.
-    async fn unpark_kind(&self, name: &str, kind: &EventKind) -> Result<(), StoreError> {
-        let batch = self.settings.batch_size * 2;
-        let mut events = 0;
-        loop {
-            let unparked = self.store.unpark(name, Some(kind), batch).await?;
-            events += unparked;
-            self.waker.wake();
-            if unparked < batch as u64 {
-                tracing::info!(event_type = kind.event_type, events, "events unparked: a route matches them now");
-                return Ok(());
-            }
-        }
     }
 
     /// Runs cleanup at its interval. A failed cleanup is retried sooner.

@@ -19,8 +19,8 @@ use crate::relay::wake::Waker;
 use crate::store::postgres::PostgresStore;
 pub use crate::store::postgres::{OutboxColumns, OutboxTable};
 use crate::store::{
-    Ask, Claim, Claimed, Claims, Cleaned, EventKind, Fleet, Heartbeat, Parking, Retention, Settlement, Swept, Ticket,
-    Told, WakeUp,
+    Ask, Claim, Claimed, Claims, Cleaned, EventKind, Fleet, Heartbeat, ParkedEvent, ParkedPlace, Parking, Retention,
+    Settlement, Swept, Ticket, Told, WakeUp,
 };
 
 mod beat;
@@ -216,6 +216,20 @@ impl Parking for WalStore {
 
     async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError> {
         self.table.parked_kinds(on).await
+    }
+
+    async fn parked_events(
+        &self,
+        on: &str,
+        kind: &EventKind,
+        after: &ParkedPlace,
+        limit: usize,
+    ) -> Result<Vec<ParkedEvent>, StoreError> {
+        self.table.parked_events(on, kind, after, limit).await
+    }
+
+    async fn unpark_these(&self, on: &str, ids: &[Uuid]) -> Result<u64, StoreError> {
+        self.table.unpark_these(on, ids).await
     }
 
     async fn unpark(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError> {

@@ -13,10 +13,14 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 use super::row::seconds;
 use super::sql::database;
-use super::{Ask, Claim, Claimed, Claims, Cleaned, EventKind, Fleet, Retention, Settlement, Swept, Ticket, WakeUp};
+use super::{
+    Ask, Claim, Claimed, Claims, Cleaned, EventKind, Fleet, ParkedEvent, ParkedPlace, Retention, Settlement, Swept,
+    Ticket, WakeUp,
+};
 use crate::error::StoreError;
 use crate::relay::wake::Waker;
 
@@ -191,6 +195,20 @@ impl super::Parking for CeleryOutboxStore {
     /// A row does not contain what it waits for.
     async fn parked_kinds(&self, _on: &str) -> Result<Vec<EventKind>, StoreError> {
         Ok(Vec::new())
+    }
+
+    async fn parked_events(
+        &self,
+        _on: &str,
+        _kind: &EventKind,
+        _after: &ParkedPlace,
+        _limit: usize,
+    ) -> Result<Vec<ParkedEvent>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn unpark_these(&self, _on: &str, _ids: &[Uuid]) -> Result<u64, StoreError> {
+        Ok(0)
     }
 
     /// Allows this many claims. As many tasks that were parked here need not wait for the end of their cooldown. Returns at

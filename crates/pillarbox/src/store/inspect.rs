@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::emit::Emitted;
 use crate::error::StoreError;
 use crate::event::{Event, Headers, Status, StoredEvent};
+use crate::route::Subject;
 use crate::store::act::{Entry, Marked, Replayed, Retried, Selection};
 use crate::store::dead_letters::DeadLetters;
 use crate::store::examine::Finding;
@@ -119,6 +120,17 @@ pub struct EventDetail {
     pub failed_attempts: Vec<AttemptView>,
     /// The successful attempts that are kept, oldest first. There are none unless the relay records them.
     pub delivered_attempts: Vec<AttemptView>,
+}
+
+impl<'a> From<&'a EventDetail> for Subject<'a> {
+    fn from(detail: &'a EventDetail) -> Self {
+        Self {
+            event_type: &detail.event.event_type,
+            aggregate_type: &detail.event.aggregate_type,
+            payload: &detail.payload,
+            headers: &detail.headers,
+        }
+    }
 }
 
 impl EventDetail {

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::inspect::{EventView, State};
-use crate::route::Routes;
+use crate::route::{Routes, Subject};
 
 mod cursor;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
@@ -61,7 +61,7 @@ impl Filter {
 }
 
 /// A destination and the routes to it. An event belongs to the destination if its route leads there, if it is parked on it,
-/// or if a stored delivery or failed attempt names it.
+/// or if a stored delivery or failed attempt names it. If a condition of a route decides, the payloads of the listed events are read.
 #[derive(Debug, Clone)]
 pub struct ToDestination {
     /// The destination's name.
@@ -73,8 +73,12 @@ pub struct ToDestination {
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 impl ToDestination {
     /// Returns the other destinations of an event that is routed to this one; `None` if it is not routed here.
-    pub(crate) fn others(&self, event_type: &str, aggregate_type: &str) -> Option<Vec<String>> {
-        let all = self.routes.route(event_type, aggregate_type)?;
+    pub(crate) fn others<'a>(&self, event: impl Into<Subject<'a>>) -> Option<Vec<String>> {
+        self.beside(self.routes.route(event)?)
+    }
+
+    /// Returns the other ones of these destinations; `None` if this one is not among them.
+    pub(crate) fn beside(&self, all: &[String]) -> Option<Vec<String>> {
         all.contains(&self.name).then(|| all.iter().filter(|name| **name != self.name).cloned().collect())
     }
 }

@@ -49,7 +49,7 @@ sql_folder! {
         delete_attempts, delete_deliveries, examine_history, examine_indexes, examine_metrics, examine_rights, examine_server, examine_session, fail, fail_asked, fail_deliveries, farewell,
         farewell_lanes, grants_emit, grants_relay, held, migrate_lock, migrate_unlock, next_due, outbox_emit, prune_attempts, release, renew, retry, retry_asked,
         retry_deliveries, server, server_account, settle, settle_attempts, settle_delete, settle_deliveries, settle_plain, sweep, sweep_due, sweep_lanes,
-        sweep_metrics, sweep_relays, unpark, unpark_deliveries, unpark_due, unpark_shared, walls, watch,
+        sweep_metrics, sweep_relays, unpark, unpark_deliveries, unpark_due, unpark_shared, unpark_these, walls, watch,
     }
 }
 

@@ -74,7 +74,7 @@ sql_folder! {
         blame, claim, claim_ordered, cleanup, cleanup_lock, examine_horizon, examine_indexes, examine_rights,
         examine_server, fail, farewell, find_beyond, find_recent, grants_emit, grants_relay, hold, hold_delete, hold_deliver, hold_lease, hold_light,
         hold_park, log_table, peers, next_due, release, renew, retry, session, settle, settle_attempts, settle_delete,
-        settle_deliveries, sweep, sweep_relays, unpark, unpark_shared, wake, walls, wal_barrier, wal_blockers, wal_close, wal_drop, wal_enable,
+        settle_deliveries, sweep, sweep_relays, unpark, unpark_shared, unpark_these, wake, walls, wal_barrier, wal_blockers, wal_close, wal_drop, wal_enable,
         wal_facts, wal_forget, wal_passed, wal_reader, wal_shut, wal_slot, wal_slot_failover, wal_status, wal_take,
         wal_transactions, wal_writers, working,
     }

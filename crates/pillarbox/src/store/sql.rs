@@ -28,6 +28,7 @@ mod inspect;
 mod list;
 mod parking;
 mod read;
+mod routed;
 mod schema;
 mod value;
 
@@ -65,8 +66,8 @@ macro_rules! shared_statements {
             audit, audit_add, audit_write, counts, counts_parked, counts_relays, dead_letters, depth, find, find_aggregates, find_newest, find_types, get, get_attempts,
             get_deliveries, get_neighbours, heartbeat, job, job_cancel, job_claim, job_fail, job_forget, job_renew, job_start,
             job_step, jobs, lanes, list, list_by_id, list_delivered, list_failed, list_parked,
-            list_parked_back, list_parked_on, list_waiting, migrations_made, migrations_table, migrations_write, minutes, parked_kinds, parked_on, pause, paused,
-            remaining, replay, replay_deliveries, replay_keys, resume, session_begin, session_end, session_find, session_forget, session_seen,
+            list_parked_back, list_parked_on, list_waiting, migrations_made, migrations_table, migrations_write, minutes, parked_events, parked_kinds, parked_on, pause, paused,
+            remaining, replay, replay_deliveries, replay_keys, resume, routed, session_begin, session_end, session_find, session_forget, session_seen,
             tell_lanes, tell_minutes, views, waiting
         );
     };
@@ -170,6 +171,9 @@ pub(super) trait Database: Send + Sync + 'static {
 
     /// Makes events due that are parked on this name as a whole, and returns their number.
     async fn unpark_whole(&self, on: &str, kind: Option<&EventKind>, most: i64) -> Result<u64, DriverError>;
+
+    /// Makes those of these events due that are parked on this name as a whole, and returns their number.
+    async fn unpark_these(&self, on: &str, ids: &[Uuid]) -> Result<u64, DriverError>;
 
     /// Makes events due that have one delivery parked on this name, and returns their number.
     async fn unpark_shared(&self, on: &str, most: i64) -> Result<u64, DriverError>;

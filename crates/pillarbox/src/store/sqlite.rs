@@ -37,7 +37,7 @@ sql_folder! {
         blame, claim, claim_due, claim_ordered, cleanup, cleanup_more, data_version, delete_attempts, delete_deliveries, fail,
         fail_deliveries, farewell, farewell_lanes, find_beyond, find_recent, list_length, next_due, prune_attempts, release, renew, retry,
         retry_deliveries, settle, settle_attempts, settle_delete, settle_deliveries, statuses, sweep, sweep_metrics,
-        sweep_lanes, sweep_relays, unpark, unpark_deliveries, unpark_shared,
+        sweep_lanes, sweep_relays, unpark, unpark_deliveries, unpark_shared, unpark_these,
     }
 }
 

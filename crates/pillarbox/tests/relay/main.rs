@@ -9,6 +9,7 @@ mod crashes;
 mod failover;
 #[cfg(feature = "mysql")]
 mod failover_mysql;
+mod filters;
 mod fixture;
 mod leases;
 mod memory;

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pillarbox::store::{Ask, Claim, Cleaned, EventKind, Heartbeat, Retention, Settlement, Swept, Ticket, WakeUp};
+use pillarbox::store::{
+    Ask, Claim, Cleaned, EventKind, Heartbeat, ParkedEvent, ParkedPlace, Retention, Settlement, Swept, Ticket, WakeUp,
+};
 use pillarbox::{Claims, Fleet, Parking, Relay, RelaySettings, Status, Store, StoreError, Waker};
 use pillarbox_testkit::wait_until;
 use tokio::sync::Semaphore;
@@ -113,6 +115,18 @@ impl Parking for Flaky {
     }
     async fn parked_kinds(&self, on: &str) -> Result<Vec<EventKind>, StoreError> {
         self.store.parked_kinds(on).await
+    }
+    async fn parked_events(
+        &self,
+        on: &str,
+        kind: &EventKind,
+        after: &ParkedPlace,
+        limit: usize,
+    ) -> Result<Vec<ParkedEvent>, StoreError> {
+        self.store.parked_events(on, kind, after, limit).await
+    }
+    async fn unpark_these(&self, on: &str, ids: &[Uuid]) -> Result<u64, StoreError> {
+        self.store.unpark_these(on, ids).await
     }
     async fn unpark(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Result<u64, StoreError> {
         self.store.unpark(on, kind, limit).await

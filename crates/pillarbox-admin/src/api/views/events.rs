@@ -128,9 +128,12 @@ impl FoundEvents {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventFull {
     event: EventSummary,
-    /// The payload as it is stored, with masked values hidden
+    /// The payload as it is stored, with masked values hidden; `null` if it is opaque
     #[schema(value_type = serde_json::Value)]
     payload: Box<RawValue>,
+    /// The payload, if it is opaque: bytes that are not shown as JSON
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opaque_payload: Option<OpaquePayload>,
     headers: BTreeMap<String, String>,
     /// The destinations that the event is routed to; `null` if no route matches
     goes_to: Option<Vec<String>>,
@@ -146,6 +149,19 @@ pub(crate) struct EventFull {
     timeline: Vec<Happened>,
     /// The requests to HTTP destinations as `curl` commands, without secrets
     requests: Vec<CurlCommand>,
+}
+
+/// A payload of bytes. `/events/{id}/payload` returns all of them
+#[derive(Debug, Serialize, ToSchema)]
+struct OpaquePayload {
+    /// `application/x-protobuf`
+    content_type: String,
+    /// The number of bytes; missing if the payload cannot be read
+    size: Option<usize>,
+    /// The first 256 bytes as a hexadecimal dump; missing if values of payloads are masked
+    hex: Option<String>,
+    /// The reason why the payload cannot be read
+    problem: Option<String>,
 }
 
 /// One delivery of a fan-out
@@ -260,7 +276,13 @@ impl From<EventStory> for EventFull {
         let requests = shown.requests.into_iter();
         Self {
             event: shown.detail.event.into(),
-            payload: shown.detail.payload,
+            payload: if shown.opaque.is_some() { Box::default() } else { shown.detail.payload },
+            opaque_payload: shown.opaque.map(|opaque| OpaquePayload {
+                content_type: opaque.content_type,
+                size: opaque.size,
+                hex: opaque.hex,
+                problem: opaque.problem,
+            }),
             headers: shown.detail.headers,
             goes_to: shown.goes_to,
             trace_id: shown.trace_id,

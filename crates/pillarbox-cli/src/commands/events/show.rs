@@ -2,7 +2,8 @@
 
 use anyhow::Context;
 use pillarbox::store::{AttemptView, DeliveryView, EventDetail, EventView, State};
-use pillarbox_admin::pretty;
+use pillarbox_admin::{OpaqueView, pretty};
+use serde::Serialize;
 use uuid::Uuid;
 
 use super::super::{Misuse, Session};
@@ -10,6 +11,15 @@ use super::moment;
 use crate::table::{Align, Table, fields, shortened};
 
 const ERROR_WIDTH: usize = 100;
+/// The event as it is shown. An opaque payload stands beside it, and the event's own is `null`.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    detail: &'a EventDetail,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opaque_payload: Option<&'a OpaqueView>,
+}
+
 /// The number of events that are suggested.
 const SUGGESTED: usize = 10;
 
@@ -22,8 +32,14 @@ pub(super) async fn run(text: &str, session: &Session) -> anyhow::Result<()> {
     };
     let detail = opened.inspect().get(id).await?;
     let mut detail = detail.with_context(|| format!("there is no event {id}; `pillarbox events list` lists events"))?;
-    session.settings.admin.mask.detail(&mut detail);
-    Ok(session.output.answer(&detail, || render(&detail))?)
+    let mask = &session.settings.admin.mask;
+    let opaque = OpaqueView::of(&detail, mask);
+    mask.detail(&mut detail);
+    if opaque.is_some() {
+        detail.payload = Box::default();
+    }
+    let shown = Shown { detail: &detail, opaque_payload: opaque.as_ref() };
+    Ok(session.output.answer(&shown, || render(&shown))?)
 }
 
 /// Returns the error for text that is not an id, with the events that the text may mean.
@@ -45,10 +61,14 @@ fn suggested(text: &str, found: &[EventView]) -> String {
     told
 }
 
-fn render(detail: &EventDetail) -> String {
+fn render(shown: &Shown<'_>) -> String {
+    let detail = shown.detail;
     let mut text = fields(summary(detail));
     text.push_str("\npayload\n");
-    text.push_str(&indented(&pretty(detail.payload.get())));
+    text.push_str(&match shown.opaque_payload {
+        Some(opaque) => indented(&opaque.to_string()),
+        None => indented(&pretty(detail.payload.get())),
+    });
     if !detail.headers.is_empty() {
         text.push_str("\nheaders\n");
         let headers = detail.headers.iter().map(|(name, value)| (name.as_str(), value.clone()));

@@ -35,12 +35,15 @@ fn the_digest_changes_with_routes_and_destinations_and_not_with_secrets() {
         ("order.*", "invoice.*"),
         ("to = [\"nowhere\"]", "to = [\"nowhere\", \"billing\"]"),
         ("to = [\"nowhere\"]", "aggregates = \"Order\"\nto = [\"nowhere\"]"),
+        ("to = [\"nowhere\"]", "where = \"$[?@.a]\"\nto = [\"nowhere\"]"),
         ("billing.example", "other.example"),
         ("\"discard\"", "\"http\"\nurl = \"https://nowhere.example\""),
         ("nowhere", "elsewhere"),
     ] {
         assert_ne!(digest(&FILE.replace(from, to)), digest(FILE), "{to}");
     }
+    let large = |least: i32| FILE.replace("events", &format!("where = \"$[?@.total > {least}]\"\nevents"));
+    assert_ne!(digest(&large(100)), digest(&large(200)));
     assert_ne!(digest(&format!("{FILE}[relay]\nunrouted = \"discard\"\n")), digest(FILE));
     let more = "billing.example\"\nbearer = \"hunter2\"\ntimeout = \"3s\"";
     assert_eq!(digest(&FILE.replace("billing.example\"", more)), digest(FILE));

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use pillarbox::event::Status;
-use pillarbox::store::EventKind;
+use pillarbox::store::{EventKind, ParkedEvent, ParkedPlace};
+use uuid::Uuid;
 
 use super::{Moment, Row, Table};
 
@@ -36,6 +37,33 @@ impl Table {
         let shared = if kind.is_none() { self.shared(on, limit - parked.len(), now) } else { Vec::new() };
         self.make_due(&shared, on, now);
         (parked.len() + shared.len()) as u64
+    }
+
+    /// Returns events of a kind that are parked on this name, the longest parked first, from after a place.
+    pub fn parked_events(&self, on: &str, kind: &EventKind, after: &ParkedPlace, limit: usize) -> Vec<ParkedEvent> {
+        // The same number of digits for every time, so that the text is in the order of time.
+        let text = |moment: Moment| moment.format("%Y-%m-%dT%H:%M:%S%.9f").to_string();
+        let place = |row: &Row| ParkedPlace { parked_at: text(row.due_at), seq: row.event.seq };
+        let parked = self.longest_parked(on, Some(kind), usize::MAX);
+        let parked = parked.into_iter().filter_map(|seq| self.rows.get(&seq)).filter(|row| {
+            let ParkedPlace { parked_at, seq } = place(row);
+            (parked_at.as_str(), seq) > (after.parked_at.as_str(), after.seq)
+        });
+        let event = |row: &Row| ParkedEvent {
+            id: row.event.id,
+            payload: row.event.payload.clone(),
+            headers: row.event.headers.clone(),
+            place: place(row),
+        };
+        parked.map(event).take(limit).collect()
+    }
+
+    /// Makes those of these events due that are parked on this name.
+    pub fn unpark_these(&mut self, on: &str, ids: &[Uuid], now: Moment) -> u64 {
+        let asked = |row: &&Row| ids.contains(&row.event.id) && row.parked_on.as_deref() == Some(on);
+        let parked: Vec<i64> = self.pending().filter(asked).map(|row| row.event.seq).collect();
+        self.make_due(&parked, on, now);
+        parked.len() as u64
     }
 
     fn longest_parked(&self, on: &str, kind: Option<&EventKind>, limit: usize) -> Vec<i64> {

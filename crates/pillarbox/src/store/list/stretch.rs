@@ -118,8 +118,15 @@ impl Plan {
     }
 
     /// Adds the entries that were read from the stretch: the matching ones, in order, and the last one. `looked_at` is their
-    /// number if the stretch has ended.
-    pub(crate) fn read(&mut self, stretch: &Stretch, mut entries: Vec<Passed>, looked_at: u64, budget: u64) {
+    /// number if the stretch has ended; `full` says that it has not, because there were as many entries as were asked for.
+    pub(crate) fn read(
+        &mut self,
+        stretch: &Stretch,
+        mut entries: Vec<Passed>,
+        looked_at: u64,
+        budget: u64,
+        full: bool,
+    ) {
         let room = self.most - self.page.events.len();
         let more = entries.iter().filter(|entry| entry.matches).count() > room;
         if more {
@@ -128,7 +135,7 @@ impl Plan {
         if let Some(last) = entries.last() {
             self.last = stretch.way.cursor(last).or_else(|| self.last.take());
             self.page.reached = stretch.way.moment(&last.event);
-            if more || last.number >= budget {
+            if more || full || last.number >= budget {
                 self.page.next = stretch.way.cursor(last);
             }
         }

@@ -120,6 +120,10 @@ impl Database for MysqlStore {
         repeating!(self.unpark_events(on, call()))
     }
 
+    async fn unpark_these(&self, on: &str, ids: &[Uuid]) -> Result<u64, DriverError> {
+        repeating!(self.unpark_events(on, Call::new(SQL.unpark_these).bind(on).bind(ids)))
+    }
+
     async fn unpark_shared(&self, on: &str, most: i64) -> Result<u64, DriverError> {
         repeating!(self.unpark_events(on, Call::new(SQL.unpark_shared).bind(on).bind(most)))
     }

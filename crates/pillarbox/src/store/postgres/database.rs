@@ -123,6 +123,10 @@ impl Database for PostgresStore {
         self.done(Through::Relay, call).await
     }
 
+    async fn unpark_these(&self, on: &str, ids: &[Uuid]) -> Result<u64, DriverError> {
+        self.done(Through::Relay, Call::new(SQL.unpark_these).bind(on).bind(ids)).await
+    }
+
     async fn unpark_shared(&self, on: &str, most: i64) -> Result<u64, DriverError> {
         self.done(Through::Relay, Call::new(SQL.unpark_shared).bind(on).bind(most)).await
     }

@@ -5,9 +5,10 @@ use std::collections::{HashMap, HashSet};
 use uuid::Uuid;
 
 use super::get::one;
-use super::{Asked, Call, Database, Row, Through, Transaction, read};
+use super::{Asked, Call, Database, Row, Through, Transaction, read, routed};
 use crate::error::{DriverError, StoreError};
 use crate::event::Status;
+use crate::route::OfKind;
 use crate::store::act::{Entry, Marked, REPLAY, REPLAY_OF, REPLAY_TO, Replayed, Retried, key_of_replays};
 use crate::store::inspect::{AuditView, PausedView, State};
 use crate::store::list::{Filter, Paging, ToDestination};
@@ -82,12 +83,11 @@ pub(super) async fn replay_events<D: Database>(
     let call = Call::new(D::statements().replay_keys).bind(asked.ids).bind(asked.unchanged_since);
     let mut refused = HashMap::new();
     let mut open = Vec::new();
-    for row in tx.rows(call).await? {
+    let rows = tx.rows(call).await?;
+    let mut others = others::<D>(tx, only, &rows).await?;
+    for row in rows {
         let id = row.id("id")?;
-        let others = match only {
-            None => Some(Vec::new()),
-            Some(only) => only.others(&row.text("event_type")?, &row.text("aggregate_type")?),
-        };
+        let others = others.remove(&id).flatten();
         if row.text("status")? == "pending" {
             refused.insert(id, Replayed::Pending);
         } else if let Some(others) = others {
@@ -98,6 +98,30 @@ pub(super) async fn replay_events<D: Database>(
         }
     }
     Ok((write_replays::<D>(tx, open, only.map(|only| only.name.as_str())).await?, refused))
+}
+
+/// Returns for each event the destinations that its replay leaves out; `None` for an event that is not routed to the only one.
+async fn others<D: Database>(
+    tx: &mut D::Tx,
+    only: Option<&ToDestination>,
+    rows: &[D::Row],
+) -> Result<HashMap<Uuid, Option<Vec<String>>>, DriverError> {
+    let (mut others, mut by_payload) = (HashMap::new(), Vec::new());
+    for row in rows {
+        let id = row.id("id")?;
+        let Some(only) = only else {
+            others.insert(id, Some(Vec::new()));
+            continue;
+        };
+        match only.routes.of_kind(&row.text("event_type")?, &row.text("aggregate_type")?) {
+            OfKind::Same(all) => drop(others.insert(id, all.and_then(|all| only.beside(all)))),
+            OfKind::ByPayload => by_payload.push(id),
+        }
+    }
+    if let Some(only) = only {
+        others.extend(routed::others::<D>(tx, only, &by_payload).await?);
+    }
+    Ok(others)
 }
 
 /// Writes new events for old ones and returns their ids.

@@ -1,11 +1,15 @@
 //! Lists of events, one stretch of an index at a time.
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::get::one;
+use super::routed::{self, Listed};
 use super::{Call, Database, Row, Through, Transaction, database, read};
 use crate::error::{DriverError, StoreError};
+use crate::route::Route;
 use crate::store::dead_letters::{DeadLetters, Groups};
 use crate::store::inspect::{EventView, State};
 use crate::store::list::{BUDGET, Filter, NEAR, NEIGHBOURS, Page, Paging, Passed, Plan, Stretch, Way};
@@ -17,8 +21,14 @@ pub(super) async fn page<D: Database>(store: &D, filter: &Filter, paging: &Pagin
         D::check_bound(&stretch.from.0)?;
         D::check_bound(&stretch.to.0)?;
         let walked = walk_along(store, &stretch, filter, most, budget).await;
-        let (entries, length) = walked.map_err(database("listing events"))?;
-        plan.read(&stretch, entries, length, budget);
+        let (mut entries, length) = walked.map_err(database("listing events"))?;
+        let full = entries.len() >= most;
+        if let Some(to) = &filter.destination {
+            let listed = entries.iter().filter(|entry| entry.matches).map(|entry| Listed::from(&entry.event));
+            let strangers = routed::strangers(store, to, listed).await.map_err(database("listing events"))?;
+            entries.iter_mut().for_each(|entry| entry.matches &= !strangers.contains(&entry.event.id));
+        }
+        plan.read(&stretch, entries, length, budget, full);
     }
     Ok(plan.page())
 }
@@ -58,8 +68,10 @@ async fn length<D: Database>(
 /// Returns a statement with the values of `list.sql`.
 fn ask<D: Database>(text: String, stretch: &Stretch, filter: &Filter, most: usize, budget: u64) -> Call {
     let to = filter.destination.as_ref();
-    let routes = to.map(|to| to.routes.iter().collect::<Vec<_>>()).unwrap_or_default();
     let leads = |route: &[String]| to.is_some_and(|to| route.contains(&to.name));
+    // The statement knows no conditions: it returns what may belong to the destination.
+    let may_decide = |route: &&Route| route.condition.is_none() || leads(&route.to);
+    let routes: Vec<&Route> = to.iter().flat_map(|to| to.routes.iter()).filter(may_decide).collect();
     Call::new(text)
         .bind(filter.state.map(State::as_str))
         .bind(filter.event_type.as_deref().map(D::pattern))
@@ -132,11 +144,26 @@ pub(super) async fn dead_letters<D: Database>(
     let Some(last) = rows.last() else { return Ok(Groups::new(oldest, oldest).told(looked_at, None)) };
     let reached = if looked_at < BUDGET { None } else { Some(last.moment("updated_at")?) };
     let mut groups = Groups::new(oldest, last.moment("now")?);
+    let mut letters = Vec::new();
     for row in &rows {
         if row.flag("matches")? {
-            groups.add(read::letter(row)?);
+            letters.push((row.id("id")?, row.text("aggregate_type")?, read::letter(row)?));
         }
     }
+    let strangers = match &filter.destination {
+        Some(to) => {
+            let listed = letters.iter().map(|(id, aggregate_type, letter)| Listed {
+                id: *id,
+                event_type: &letter.event_type,
+                aggregate_type,
+                stands: letter.failed_on.as_deref(),
+            });
+            routed::strangers(store, to, listed).await?
+        }
+        None => HashSet::new(),
+    };
+    let belonging = letters.into_iter().filter(|(id, ..)| !strangers.contains(id));
+    belonging.for_each(|(.., letter)| groups.add(letter));
     Ok(groups.told(looked_at, reached))
 }
 

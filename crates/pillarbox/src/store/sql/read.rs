@@ -66,14 +66,9 @@ fn max_attempts(row: &impl Row) -> Result<Option<u32>, DriverError> {
 /// Reads an event without its deliveries and attempts, which are rows of their own. A payload that is not JSON, which only
 /// another program can have written, is shown as a string.
 pub(super) fn detail(row: &impl Row) -> Result<EventDetail, DriverError> {
-    let payload = row.text("payload")?;
-    let payload = match serde_json::from_str::<&RawValue>(&payload) {
-        Ok(payload) => payload.to_owned(),
-        Err(_) => serde_json::value::to_raw_value(&payload)?,
-    };
     Ok(EventDetail {
         event: view(row)?,
-        payload,
+        payload: super::routed::payload(&row.text("payload")?)?,
         headers: read_headers(row.maybe_text("headers")?.as_deref()),
         deliveries: Vec::new(),
         failed_attempts: Vec::new(),

@@ -115,6 +115,10 @@ impl Database for SqliteStore {
         self.unpark_events(on, call).await
     }
 
+    async fn unpark_these(&self, on: &str, ids: &[Uuid]) -> Result<u64, DriverError> {
+        self.unpark_events(on, Call::new(SQL.unpark_these).bind(on).bind(ids)).await
+    }
+
     async fn unpark_shared(&self, on: &str, most: i64) -> Result<u64, DriverError> {
         self.unpark_events(on, Call::new(SQL.unpark_shared).bind(on).bind(most)).await
     }
