@@ -11,7 +11,8 @@ fn messages(text: &str) -> Value {
     let settings = Settings::parse(&text, Some(Path::new("pillarbox.toml")), &Environment::default()).unwrap();
     let schemas = vec![json!({}); settings.schemas.len()];
     let document = document(&About { title: "t", version: "1" }, &settings, &schemas);
-    let keys = document["channels"]["a"]["messages"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let mut keys: Vec<String> = document["channels"]["a"]["messages"].as_object().unwrap().keys().cloned().collect();
+    keys.sort();
     json!(keys)
 }
 

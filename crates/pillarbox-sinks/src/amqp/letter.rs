@@ -81,7 +81,7 @@ impl Parcel for Letter<'_> {
 
     fn properties(&self) -> Result<BasicProperties, SendError> {
         let mut properties = BasicProperties::default()
-            .with_content_type(self::name(CONTENT_TYPE, self.settings.content.content_type(&self.message.headers))?)
+            .with_content_type(name(CONTENT_TYPE, self.settings.content.content_type(&self.message.headers))?)
             .with_headers(self.headers()?)
             .with_delivery_mode(if self.settings.persistent { 2 } else { 1 })
             .with_message_id(self.id.as_str().into())

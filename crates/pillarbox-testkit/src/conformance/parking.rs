@@ -91,7 +91,7 @@ pub async fn unparking_a_kind_leaves_the_others(outbox: &dyn Outbox) {
 
 /// Where a route depends on payloads, they are read page by page, and only the events that fit are unparked.
 pub async fn the_parked_events_of_a_kind_are_read_in_pages_and_unparked_by_id(outbox: &dyn Outbox) {
-    let order = |number: i32| event(number).payload(serde_json::json!({ "total": number }));
+    let order = |number: usize| event(number).payload(serde_json::json!({ "total": number }));
     let mut events: Vec<Event> = (0..5).map(order).collect();
     events.push(Event::new("Image", 1, "order.placed").payload_bytes("image/png", b"\x89PNG"));
     events.push(Event::new("Order", 7, "order.paid").header("tenant", "acme"));

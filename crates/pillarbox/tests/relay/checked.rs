@@ -56,7 +56,7 @@ async fn an_event_that_violates_its_schema_is_a_dead_letter_that_names_the_path(
     let order = json!({ "properties": { "items": { "items": item } } });
     let schemas = Schemas::new().with("order.placed", "schemas/order.json", &order).unwrap();
     let (one, another) = (Place::fine(), Place::fine());
-    let relay = |schemas| {
+    let relay = |schemas: Schemas| {
         let builder = outbox.relay().check(Arc::new(schemas));
         let builder = builder.destination(one.as_destination("a")).destination(another.as_destination("b"));
         builder.route(Route::new("*", ["a", "b"])).build().unwrap()

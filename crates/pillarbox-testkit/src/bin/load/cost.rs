@@ -33,6 +33,8 @@ pub(crate) struct Cost {
 /// The writer of the events.
 #[derive(Debug, Clone, Copy)]
 enum Mode {
+    /// A statement that does nothing: the round trip.
+    Nothing,
     /// A prepared INSERT.
     Bare,
     /// The library.
@@ -41,7 +43,7 @@ enum Mode {
     Function,
 }
 
-const MODES: [Mode; 3] = [Mode::Bare, Mode::Emit, Mode::Function];
+const MODES: [Mode; 4] = [Mode::Nothing, Mode::Bare, Mode::Emit, Mode::Function];
 const BARE: &str = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, idempotency_key) \
     SELECT id, 'Order', '42', 'order.placed', payload::jsonb, key FROM unnest($1::uuid[], $2::text[], $3::text[]) \
     AS event (id, payload, key)";
@@ -90,6 +92,9 @@ impl Cost {
         let texts = || (0..self.per_statement).map(|_| text()).collect::<Result<Vec<_>, _>>();
         let event = |_| Event::new("Order", 42, "order.placed").payload(content).repeatable();
         match mode {
+            Mode::Nothing => {
+                sqlx::query("SELECT 1").execute(&mut **tx).await?;
+            }
             Mode::Bare if self.per_statement == 1 => {
                 let id = Uuid::now_v7();
                 let insert = sqlx::query(BARE_ONE).bind(id).bind(text()?).bind(id.to_string());
@@ -119,6 +124,7 @@ impl Cost {
 
 fn name(mode: Mode) -> &'static str {
     match mode {
+        Mode::Nothing => "nothing",
         Mode::Bare => "bare",
         Mode::Emit => "emit",
         Mode::Function => "function",

@@ -155,8 +155,11 @@ impl<'p, 'a> Proof<'p, 'a> {
             return self.unknown(&reader.at, why);
         }
         self.claims.push((claim, self.depth));
-        // Not `all`: each part reports its differences.
-        let proven = parts.iter().fold(true, |proven, part| self.covers_part(writer, part) && proven);
+        // Each part reports its differences.
+        let mut proven = true;
+        for part in &parts {
+            proven &= self.covers_part(writer, part);
+        }
         self.claims.pop();
         proven
     }
@@ -211,11 +214,12 @@ impl<'p, 'a> Proof<'p, 'a> {
             return true;
         }
         let before = self.found.len();
-        // Not `all`: each keyword reports its differences.
-        let proven = object.iter().fold(true, |proven, (key, value)| {
-            let at = format!("{}/{key}", node.at);
-            self.covers_keyword(writer, object, key, &Node { schema: value, at }) && proven
-        });
+        // Each keyword reports its differences.
+        let mut proven = true;
+        for (key, value) in object {
+            let keyword = Node { schema: value, at: format!("{}/{key}", node.at) };
+            proven &= self.covers_keyword(writer, object, key, &keyword);
+        }
         if proven {
             return true;
         }

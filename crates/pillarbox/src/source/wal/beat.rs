@@ -79,6 +79,7 @@ pub(super) async fn beat(log: &Log, lead: &Lead, closed: Option<&str>) -> Result
     let Some(beat) = log.store.log_beat(lead, log.lease_length(), told).await? else { return Ok(false) };
     log.renewed_until(began + log.lease_length());
     log.stored(&beat);
+    *lock(&log.closed) = beat.closed;
     *lock(&log.behind) = Some(Behind {
         bytes: beat.lag,
         time: if is_up_to_date { Duration::ZERO } else { beat.behind },
@@ -86,7 +87,6 @@ pub(super) async fn beat(log: &Log, lead: &Lead, closed: Option<&str>) -> Result
         keep: beat.keep,
         end: beat.end,
     });
-    *lock(&log.closed) = beat.closed;
     if beat.is_synchronous {
         *lock(&log.problem) = Some(SYNCHRONOUS.to_owned());
         rest_reading(log);

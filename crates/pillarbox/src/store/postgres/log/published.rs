@@ -67,7 +67,7 @@ impl PostgresStore {
     /// # Errors
     /// When the database returns an error.
     pub async fn log_table_findings(&self, table: Option<&OutboxTable>) -> Result<Vec<Finding>, StoreError> {
-        if !self.read_log_status().await.map_err(database("reading the state of the log"))?.is_some() {
+        if self.read_log_status().await.map_err(database("reading the state of the log"))?.is_none() {
             return Ok(Vec::new());
         }
         Ok(self.log_published(table, None).await?.findings(table))
