@@ -170,7 +170,7 @@ fn tell<'a>(subject: Subject<'a>, routes: &'a Routes, settings: &'a Settings) ->
         tried.push(Tried {
             events: route.events.as_str(),
             aggregates: route.aggregates.as_str(),
-            r#where: route.condition.as_ref().map(|condition| condition.as_str()),
+            r#where: route.condition.as_ref().map(pillarbox::Condition::as_str),
             to: &route.to,
             result,
         });

@@ -146,13 +146,11 @@ fn attribute(name: &str) -> Result<HeaderName, SendError> {
     HeaderName::try_from(format!("ce-{name}")).map_err(SendError::reject)
 }
 
-/// Returns the headers and the body of an event's request, for people: without secrets, and without headers that differ at
-/// each attempt. An opaque body is not shown.
-pub(super) fn shown(
-    event: &EventParts<'_>,
-    content: &Content,
-    configured: &[(String, String)],
-) -> Option<(Vec<(String, String)>, Option<String>)> {
+/// The headers and the body of a request, for people. An opaque body is not shown.
+type Shown = (Vec<(String, String)>, Option<String>);
+
+/// Returns the headers and the body of an event's request: without secrets, and without headers that differ at each attempt.
+pub(super) fn shown(event: &EventParts<'_>, content: &Content, configured: &[(String, String)]) -> Option<Shown> {
     let traceparent = || event.headers.get(pillarbox::trace::TRACEPARENT).map(|text| text.as_str().into());
     let body = match content.envelope(event, traceparent()).ok()? {
         None if event.headers.contains_key(PAYLOAD_CONTENT_TYPE) => None,

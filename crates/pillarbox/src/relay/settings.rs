@@ -360,16 +360,9 @@ impl RelayBuilder {
             }
         }
         check_routes(&self.routes, &lanes)?;
-        Ok(Relay::new(Engine::new(
-            self.store,
-            self.settings,
-            self.routes,
-            self.check,
-            lanes,
-            self.observers,
-            self.tracer,
-            self.chance,
-        )))
+        let engine =
+            Engine::new(self.store, self.settings, self.routes, lanes, self.observers, self.tracer, self.chance);
+        Ok(Relay::new(Engine { check: self.check, ..engine }))
     }
 }
 

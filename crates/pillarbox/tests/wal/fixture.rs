@@ -51,7 +51,9 @@ impl Outbox {
     }
 
     async fn enabled(server: PrivatePostgres, create: &'static str, table: Option<OutboxTable>) -> Self {
-        let store = PostgresStore::connect(&server.url(), "public").await.unwrap();
+        // On a busy machine a new server may be silent for longer than a relay would wait.
+        let settings = PostgresSettings { deadline: PATIENCE, ..PostgresSettings::default() };
+        let store = PostgresStore::connect_with(&server.url(), "public", settings).await.unwrap();
         store.migrate().await.unwrap();
         let pool = store.pool().clone();
         sqlx::raw_sql(create).execute(&pool).await.unwrap();
