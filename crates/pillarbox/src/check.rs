@@ -29,13 +29,21 @@ pub struct Checked<'a> {
     pub event_type: &'a str,
     /// JSON text.
     pub payload: &'a str,
+    /// Whether the payload is the base64 of [opaque](crate::event::Opaque) bytes.
+    pub is_opaque: bool,
 }
 
 impl<'a> Checked<'a> {
     /// Returns the parts of an event of this type with this payload.
     #[must_use]
     pub fn new(aggregate_type: &'a str, aggregate_id: &'a str, event_type: &'a str, payload: &'a str) -> Self {
-        Self { aggregate_type, aggregate_id, event_type, payload }
+        Self { aggregate_type, aggregate_id, event_type, payload, is_opaque: false }
+    }
+
+    /// Says whether the payload is opaque.
+    #[must_use]
+    pub fn opaque(self, is_opaque: bool) -> Self {
+        Self { is_opaque, ..self }
     }
 }
 

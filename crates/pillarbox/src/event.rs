@@ -127,7 +127,8 @@ impl Event {
             // The error has no copy, and it is needed again by `prepare`.
             InvalidEvent::Unserializable(serde::ser::Error::custom(error))
         })?;
-        let parts = Checked::new(&self.aggregate_type, &self.aggregate_id, &self.event_type, payload);
+        let parts = Checked::new(&self.aggregate_type, &self.aggregate_id, &self.event_type, payload)
+            .opaque(self.headers.contains_key(PAYLOAD_CONTENT_TYPE));
         check.check(&parts).map_err(InvalidEvent::Violation)
     }
 

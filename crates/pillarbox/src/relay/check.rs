@@ -31,7 +31,8 @@ impl Engine {
             return None;
         }
         let began = clock::now();
-        let parts = Checked::new(&event.aggregate_type, &event.aggregate_id, &event.event_type, event.payload.get());
+        let parts = Checked::new(&event.aggregate_type, &event.aggregate_id, &event.event_type, event.payload.get())
+            .opaque(event.is_opaque());
         let checked = catch_unwind(AssertUnwindSafe(|| check.check(&parts)));
         let checked = checked.unwrap_or_else(|panic| {
             Err(Violation::new(format_args!("the check of the event panicked: {}", panic_message(&*panic))))
