@@ -26,12 +26,16 @@ class Drained:
     reports: list[dict[str, Any]]
 
 
-def drain(commands: Sequence[Sequence[str | Path]], count: int, log: Path, **environment: str) -> Drained:
+def drain(
+    commands: Sequence[Sequence[str | Path]], count: int, log: Path, cwd: Path | None = None, **environment: str
+) -> Drained:
     """From the first job that any of them handled to the last that was completed."""
     surroundings = {**os.environ, "RUST_BACKTRACE": "0", **environment}
     with log.open("ab") as errors:
         processes = [
-            subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=surroundings)
+            subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=surroundings, cwd=cwd
+            )
             for command in commands
         ]
         try:

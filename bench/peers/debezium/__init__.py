@@ -19,7 +19,8 @@ def drain(bench: Bench, database: Database, count: int) -> float:
     if not PYTHON.exists():
         raise DidNotRun("pydbzengine could not be installed from PyPI")
     command = [str(PYTHON), str(HOME / "worker.py"), database.url, SLOT, SLOT, str(count)]
-    return processes.drain([command], count, bench.directory / "debezium.log").rate
+    # The engine writes a folder of logs where it runs.
+    return processes.drain([command], count, bench.directory / "debezium.log", cwd=bench.directory).rate
 
 
 def prepare(database: Database) -> None:

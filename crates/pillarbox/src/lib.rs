@@ -73,6 +73,7 @@
 //! | `tokio-postgres`, `diesel`, `diesel-mysql`, `diesel-async`, `sea-orm` | | `emit` in transactions of these drivers |
 //! | `schemas` | | JSON Schemas of payloads: [`Check`] |
 //! | `schemars` | | the same, and schemas of Rust types |
+//! | `wal` | | a relay on PostgreSQL's write-ahead log: `source::wal::WalStore` |
 //! | `opentelemetry` | | the current trace context in the headers of each event |
 
 pub mod celery;
