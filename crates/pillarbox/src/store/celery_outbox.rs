@@ -1,11 +1,11 @@
-//! The store on the tables of django-celery-outbox, as its own migrations create them . The relay replaces that package's
+//! The store on the tables of django-celery-outbox, as its own migrations create them. The relay replaces that package's
 //! own relay, or runs beside it.
 //!
 //! A claim there is a row with a fresh `updated_at` and no `retry_after`. So `updated_at` is the token of the lease, every
 //! settle is fenced by it, and a lease is as long as that relay's stale timeout. Delivered tasks are deleted. Failed tasks
 //! move to the table of dead letters with their error. It knows no sinks, and returns each task as an event
 //! whose payload is the recorded Celery message. The statements are in `sql/celery_outbox`; each database runs its own, behind
-//! [`Tables`].
+//! `Tables`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -187,7 +187,7 @@ impl Claimed {
         self.lease = None;
     }
 
-    /// Decides the event. Pass the result to [`Store::settle`](super::Store::settle).
+    /// Decides the event. Pass the result to [`Claims::settle`](super::Claims::settle).
     #[must_use]
     pub fn settle(mut self, verdict: Verdict) -> Settlement {
         self.give_back = None;

@@ -113,7 +113,7 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects. The tables are expected in `schema`; [`Store::check`] returns whether they exist.
+    /// Connects. The tables are expected in `schema`; [`Fleet::check`](crate::Fleet::check) returns whether they exist.
     ///
     /// The URL may name several hosts, as in libpq: `postgres://ann@a:5432,b:5432/shop`. Each new connection then goes to the
     /// host that accepts writes, unless `target_session_attrs` says otherwise.

@@ -58,7 +58,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 impl SqliteStore {
-    /// Opens the file, or creates it. [`Store::check`] returns whether the tables exist.
+    /// Opens the file, or creates it. [`Fleet::check`](crate::Fleet::check) returns whether the tables exist.
     ///
     /// # Errors
     /// When the file cannot be opened or created.
