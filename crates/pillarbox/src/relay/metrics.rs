@@ -108,7 +108,8 @@ impl Engine {
     pub(super) async fn tell_metrics(&self, relay: Uuid, metrics: &Mutex<Metrics>) {
         let mut metrics = metrics.lock().await;
         let now = minute_of(Utc::now());
-        self.lanes.values().for_each(|lane| metrics.add(lane.tally.take(now, &lane.name)));
+        let counted = self.lanes.values().flat_map(|lane| lane.tally.take(now, &lane.name));
+        counted.for_each(|minute| metrics.add(minute));
         let changed = metrics.changed(self.lanes.values().map(|lane| lane.view()).collect());
         let minutes = metrics.news(self.phase.get() >= Phase::Stopping);
         if minutes.is_empty() && changed.is_empty() {
@@ -134,7 +135,7 @@ impl Engine {
     }
 }
 
-fn minute_of(moment: DateTime<Utc>) -> DateTime<Utc> {
+pub(super) fn minute_of(moment: DateTime<Utc>) -> DateTime<Utc> {
     moment.duration_trunc(TimeDelta::minutes(1)).unwrap_or(moment)
 }
 

@@ -1,5 +1,6 @@
 //! The results of a lane since they were last read. Every event is counted, so counting a success takes no lock.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,17 +8,29 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::load::lock;
+use super::metrics::minute_of;
 use crate::sink::SendError;
 use crate::store::{Latency, Minute};
 
+/// A failed attempt is counted for the minute in which it began, but at most this long ago: rows of older minutes are written
+/// and forgotten.
+const LATEST: Duration = Duration::from_secs(120);
+
 pub(super) struct Tally {
     delivered: AtomicU64,
-    failed: AtomicU64,
     given_up: AtomicU64,
     latency: Box<[AtomicU64]>,
     response: Box<[AtomicU64]>,
+    failures: Mutex<Failures>,
+}
+
+#[derive(Default)]
+struct Failures {
+    /// Failed attempts by the minute in which they began. The counts are read every few seconds; without the minute, failures of
+    /// an outage could be counted for the minute after its end.
+    by_minute: BTreeMap<DateTime<Utc>, u64>,
     /// The last error. Reading does not reset it.
-    last_error: Mutex<Option<(DateTime<Utc>, String)>>,
+    last: Option<(DateTime<Utc>, String)>,
 }
 
 fn buckets() -> Box<[AtomicU64]> {
@@ -28,11 +41,10 @@ impl Default for Tally {
     fn default() -> Self {
         Self {
             delivered: AtomicU64::default(),
-            failed: AtomicU64::default(),
             given_up: AtomicU64::default(),
             latency: buckets(),
             response: buckets(),
-            last_error: Mutex::default(),
+            failures: Mutex::default(),
         }
     }
 }
@@ -54,8 +66,10 @@ impl Tally {
     /// Counts a failed attempt. Its time is when it began: an attempt that began during an outage is part of the outage, even if
     /// its error arrives later.
     pub(super) fn failed(&self, error: &SendError, took: Duration) {
-        self.failed.fetch_add(1, Ordering::Relaxed);
-        *lock(&self.last_error) = Some((Utc::now() - took, error.message.clone()));
+        let now = Utc::now();
+        let mut failures = lock(&self.failures);
+        *failures.by_minute.entry(minute_of(now - took.min(LATEST))).or_default() += 1;
+        failures.last = Some((now - took, error.message.clone()));
     }
 
     pub(super) fn gave_up(&self) {
@@ -63,20 +77,22 @@ impl Tally {
     }
 
     pub(super) fn last_error(&self) -> Option<(DateTime<Utc>, String)> {
-        lock(&self.last_error).clone()
+        lock(&self.failures).last.clone()
     }
 
-    /// Returns the counts since the last call, for this minute.
-    pub(super) fn take(&self, at: DateTime<Utc>, destination: &str) -> Minute {
+    /// Returns the counts since the last call: those of this minute, and failures of earlier ones.
+    pub(super) fn take(&self, minute: DateTime<Utc>, destination: &str) -> Vec<Minute> {
         let taken = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
-        Minute {
+        let failures = std::mem::take(&mut lock(&self.failures).by_minute);
+        let failed = failures.into_iter().map(|(at, failed)| Minute { failed, ..Minute::new(at, destination) });
+        let others = Minute {
             delivered: taken(&self.delivered),
-            failed: taken(&self.failed),
             given_up: taken(&self.given_up),
             latency: Latency::of_counts(self.latency.iter().map(taken).collect()),
             response: Latency::of_counts(self.response.iter().map(taken).collect()),
-            ..Minute::new(at, destination)
-        }
+            ..Minute::new(minute, destination)
+        };
+        failed.chain([others]).collect()
     }
 }
 
@@ -91,11 +107,27 @@ mod tests {
         tally.sent(now - chrono::TimeDelta::seconds(60), Duration::from_millis(20));
         tally.failed(&SendError::retry("no"), Duration::from_millis(20));
         tally.responded(Duration::from_millis(20));
-        let minute = tally.take(now, "mail");
+        let minutes = tally.take(now, "mail");
+        let minute = minutes.last().unwrap();
         assert_eq!((minute.delivered, minute.latency.count(), minute.response.count()), (1, 1, 2));
         assert!(minute.latency.quantile(0.5) > Some(Duration::from_secs(50)));
         assert!(minute.response.quantile(0.99) < Some(Duration::from_millis(25)));
-        assert!(tally.take(now, "mail").is_empty());
+        assert!(tally.take(now, "mail").iter().all(Minute::is_empty));
+    }
+
+    #[test]
+    fn failures_of_an_outage_are_not_counted_for_the_minute_after_it() {
+        let tally = Tally::default();
+        let now = Utc::now();
+        for took in [Duration::from_secs(60), Duration::from_secs(60), Duration::from_secs(3600)] {
+            tally.failed(&SendError::unavailable("503"), took);
+        }
+        let (now, earlier): (Vec<Minute>, Vec<Minute>) =
+            tally.take(minute_of(now), "mail").into_iter().partition(|minute| minute.at >= minute_of(now));
+        let failed = |minutes: &[Minute]| minutes.iter().map(|minute| minute.failed).sum::<u64>();
+        assert_eq!((failed(&now), failed(&earlier)), (0, 3));
+        let oldest = earlier.iter().map(|minute| minute.at).min();
+        assert!(oldest > Some(Utc::now() - 2 * LATEST), "an older minute may be forgotten: {oldest:?}");
     }
 
     #[test]
