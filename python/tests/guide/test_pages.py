@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -16,7 +15,6 @@ from pathlib import Path
 import pytest
 from standardwebhooks import WebhookVerificationError
 
-from tests.guide.page import CODE_BLOCK, docs
 from tests.processes import ROOT, pillarbox
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -34,28 +32,6 @@ def load(path: Path):
 def test_pages_made_from_the_program_are_current(name: str, function: str) -> None:
     made = getattr(load(ROOT / "scripts/guide"), function)(pillarbox())
     assert (ROOT / "docs" / name).read_text() == made, f"run scripts/guide generate {pillarbox()}"
-
-
-def commands() -> set[str]:
-    """Commands of the program in blocks of code, and in the text between backquotes."""
-    found = set()
-    for path in docs():
-        text = path.read_text()
-        for kind, _, code in CODE_BLOCK.findall(text):
-            if kind in ("sh", "console"):
-                found |= set(re.findall(r"^(?:\$ )?(pillarbox [^\n&|]+)", code, re.MULTILINE))
-        found |= set(re.findall(r"`(pillarbox [a-z-]+[^`\n…]*)`", CODE_BLOCK.sub("", text)))
-    return {command.split(" #")[0].strip() for command in found}
-
-
-def test_every_command_in_the_guide_is_one_of_the_program() -> None:
-    refused = {}
-    for command in sorted(commands()):
-        _, *arguments = shlex.split(re.sub(r"\bID\b", "01a1de8f-1fc4-72fb-bfa6-a8fd4fa4e54e", command))
-        asked = subprocess.run([pillarbox(), *arguments, "--help"], capture_output=True, text=True)
-        if asked.returncode:
-            refused[command] = asked.stderr
-    assert not refused
 
 
 class Receiver:

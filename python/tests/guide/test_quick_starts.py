@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guide.page import Page
+from tests.guide.page import COMPILES, Page
 from tests.processes import NEWEST, ROOT, environment, pillarbox, python
 from tests.servers import create_database, free_port
 
@@ -36,7 +36,7 @@ def test_a_quick_start_runs_as_printed(language: str, tmp_path: Path) -> None:
 def test_the_five_steps_of_the_readme(tmp_path: Path) -> None:
     page = Page("README.md")
     # Commands that compile, and the tests themselves.
-    page.blocks = [(kind, code) for kind, code in page.blocks if not code.startswith(("cargo ", "make "))]
+    page.blocks = [(kind, code) for kind, code in page.blocks if not code.startswith(COMPILES)]
     receiver = ("sh", "python3 receiver.py &\n")
     page.blocks[:0] = [("python", (ROOT / "docs/start/receiver.py").read_text()), receiver]
     for index, (kind, code) in enumerate(page.blocks):
