@@ -90,7 +90,7 @@ ATTENDED = {
     r"pillarbox( --config \S+)? relay": ("relay started", "SIGTERM"),
     r"pillarbox celery-relay --config pillarbox\.toml": ("relay started", "SIGTERM"),
     r"pillarbox admin": ("admin is served", "SIGTERM"),
-    r"pillarbox dev( --fail 1)?": ("  try ", "SIGTERM"),
+    r"pillarbox dev( --fail 1)?": (r"attempt \d: 204", "SIGTERM"),
     r"pillarbox top": ("due", "q"),
     r"pillarbox dead-letters retry --group GROUP --rate 50": (r"\[y/N\]", "y\n"),
     r"pillarbox events retry --failed --type 'order\.\*'": (r"\[y/N\]", "y\n"),

@@ -73,6 +73,7 @@ def before(unit: Unit, text: str, place: Place) -> None:
         place.repository()
     if "pillarbox dev" in text:
         (place.work / "pillarbox.toml").unlink()
+        run([pillarbox(), "emit", "Order", "42", "order.placed", '{"total": "19.90"}'], place.work)
     if "celery-relay" in text:
         (place.work / "pillarbox.toml").write_text(Page("docs/from-django-celery-outbox.md").blocks_of("toml")[0])
         migrate(place.database)
