@@ -34,6 +34,14 @@ def test_pages_made_from_the_program_are_current(name: str, function: str) -> No
     assert (ROOT / "docs" / name).read_text() == made, f"run scripts/guide generate {pillarbox()}"
 
 
+def test_the_defaults_of_celery_relay_are_those_of_its_help() -> None:
+    page = (ROOT / "docs/from-django-celery-outbox.md").read_text()
+    table = dict(re.findall(r"^\| `(--[a-z-]+)` \| \S+ \| (\S+) \|", page, re.MULTILINE))
+    help = subprocess.run([pillarbox(), "celery-relay", "--help"], capture_output=True, text=True, check=True).stdout
+    default = re.findall(r"(--[a-z-]+) <[A-Z]+>\n.+; by default (\S+)$", help, re.MULTILINE)
+    assert {flag: value for flag, value in table.items() if flag != "--liveness-file"} == dict(default)
+
+
 class Receiver:
     """Remembers the headers and the body of the last request."""
 

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     /// How often a task is tried before it becomes a dead letter; by default 5
     #[arg(long, value_name = "N")]
     max_retries: Option<u32>,
-    /// Batches that are sent to the broker at once; by default 4
+    /// Batches that are sent to the broker at once; by default 2
     #[arg(long, value_name = "N")]
     publish_concurrency: Option<u32>,
     /// How often waiting tasks are counted for the metrics; by default 5
