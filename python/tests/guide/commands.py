@@ -116,6 +116,8 @@ class Unit:
 
     place: str
     lines: tuple[str, ...]
+    heads: tuple[str, ...] = ()
+    """The heads of the tables that are printed, according to the page."""
 
     @property
     def page(self) -> str:
@@ -147,15 +149,17 @@ def units() -> list[Unit]:
 def blocks(page: Page) -> list[Unit]:
     found = []
     for block in page.fences:
+        heads = []
         if block.tag == "console":
             lines = re.findall(r"^\$ (.+)$", block.code, re.MULTILINE)
+            heads = [" ".join(head.split()) for head in re.findall(r"^[A-Z/]{2}[A-Z/ ]+$", block.code, re.MULTILINE)]
         elif block.tag == "sh":
             lines = block.code.splitlines()
         else:
             continue
         if page.name in QUICK_STARTS and not block.ignored and not block.code.startswith(COMPILES):
             continue
-        found.append(Unit(block.place, tuple(lines)))
+        found.append(Unit(block.place, tuple(lines), tuple(heads)))
     return found
 
 

@@ -79,7 +79,7 @@ def before(unit: Unit, text: str, place: Place) -> None:
         migrate(place.database)
     if re.search("pillarbox wal (status|disable)", text):
         run([pillarbox(), "wal", "enable"], place.work)
-    if text == "pillarbox wal disable" or "pillarbox health" in text or "curl" in text:
+    if text == "pillarbox wal disable" or re.search("pillarbox (health|top|stats)|curl", text):
         relay(place)
 
 
@@ -101,6 +101,8 @@ def test_commands_of_the_guide_run(unit: Unit, place: Place) -> None:
     assert status == expected, printed
     if PRINTS & set(unit.commands):
         assert following(unit) in printed
+    for heads in unit.heads:
+        assert heads in words(printed), f"{heads} is not printed: {words(printed)}"
 
 
 def run(lines: str, place: Place) -> tuple[int, str]:
@@ -128,6 +130,11 @@ def run(lines: str, place: Place) -> tuple[int, str]:
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
+
+
+def words(printed: str) -> str:
+    """What a person reads: without colours and movements of the cursor."""
+    return " ".join(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", " ", printed).split())
 
 
 def following(unit: Unit) -> str:
