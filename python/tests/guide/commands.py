@@ -6,9 +6,9 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from tests.guide.page import COMPILES, Page, guide
+from tests.guide.page import COMPILES, QUICK_STARTS, Page, guide
 
-QUICK_STARTS = {"README.md", *(f"docs/start/{language}.md" for language in ("sql", "node", "python", "django"))}
+IN_ORDER = {"README.md", *(f"docs/start/{language}.md" for language in QUICK_STARTS)}
 """Pages whose blocks are run in their order by test_quick_starts.py, except those that compile or install."""
 OTHER = {"docs/command-line.md", "CHANGELOG.md"}
 """Not commands for the reader: the help of the program, which a test compares, and what earlier versions had."""
@@ -157,7 +157,7 @@ def blocks(page: Page) -> list[Unit]:
             lines = block.code.splitlines()
         else:
             continue
-        if page.name in QUICK_STARTS and not block.ignored and not block.code.startswith(COMPILES):
+        if page.name in IN_ORDER and not block.ignored and not block.code.startswith(COMPILES):
             continue
         found.append(Unit(block.place, tuple(lines), tuple(heads)))
     return found

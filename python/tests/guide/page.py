@@ -14,6 +14,9 @@ INCLUDE = re.compile(r"^\{\{#include ([^}:]+)(?::(\d+):(\d*))?\}\}$", re.MULTILI
 FILE = re.compile(r"\A(?:#|//|--) ([\w/.]+\.\w+)\n")
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 COMPILES = ("cargo ", "make ")
+"""How the blocks begin that compile, which the README's test leaves out."""
+QUICK_STARTS = ("sql", "node", "python", "django")
+"""The pages of docs/start that are run as they are printed."""
 
 
 @dataclass(frozen=True)

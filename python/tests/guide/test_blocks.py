@@ -193,7 +193,14 @@ def test_no_entry_of_the_tables_is_left_over() -> None:
     assert unused == []
 
 
-@of("python", "json")
+@of("python", "json", "js")
 def test_code_can_be_parsed(block) -> None:
     code = PAGES[block.page].included(block.code)
-    json.loads(code) if block.tag == "json" else ast.parse(code)
+    if block.tag == "python":
+        ast.parse(code)
+    elif block.tag == "json":
+        json.loads(code)
+    else:
+        node = ["node", "--input-type=module", "--check"]
+        checked = subprocess.run(node, input=code, capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guide.page import COMPILES, Page
+from tests.guide.page import COMPILES, QUICK_STARTS, Page
 from tests.processes import NEWEST, ROOT, environment, pillarbox, python
 from tests.servers import create_database, free_port
 
@@ -19,7 +19,7 @@ PATIENCE = 60
 PRINTED_DATABASE = "postgres://app@localhost/shop"
 
 
-@pytest.mark.parametrize("language", ["sql", "node", "python", "django"])
+@pytest.mark.parametrize("language", QUICK_STARTS)
 def test_a_quick_start_runs_as_printed(language: str, tmp_path: Path) -> None:
     page = Page(f"docs/start/{language}.md")
     script = page.script().replace("8080", str(free_port()))
