@@ -6,7 +6,7 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from tests.guide.page import COMPILES, QUICK_STARTS, Page, guide
+from tests.guide.page import COMPILES, QUICK_STARTS, Page, everything
 
 IN_ORDER = {"README.md", *(f"docs/start/{language}.md" for language in QUICK_STARTS)}
 """Pages whose blocks are run in their order by test_quick_starts.py, except those that compile or install."""
@@ -27,6 +27,9 @@ NOT_RUN = {
     r"(eval \"\$\()?scripts/\S+( [\w./ ]+)?(\)\")?": "sets up, tests or releases this repository",
     r"export PILLARBOX_TEST_POSTGRES_VERSION=17": "the servers run already",
     r"PILLARBOX_PROGRAM=\S+ \.venv/bin/pytest .*": "runs the tests of Python, of which this is one",
+    r"kubectl .*": "needs a cluster; the tests of the packages read these manifests",
+    r"(sha256sum|gh) .*": "needs a release",
+    r"python/examples/shop/run": "python/tests/celery/test_shop.py runs it",
     r"bench/run --only latency": "measures, for minutes",
 }
 """What is left out, as a pattern for the whole command, and why."""
@@ -73,6 +76,7 @@ SUBSTITUTIONS = {
     ),
     r"\bhttp://127\.0\.0\.1:5000\b": "http://127.0.0.1:{moto}",
     r"amqp://guest:guest@broker:5672//": "{amqp}",
+    r"--config deploy/": "--config $ROOT/deploy/",
     r"/tmp/old\.json": "{work}/main.json",
     r"^python - <<": "{brokers}/python - <<",
     r"^aws sqs create-queue --queue-name orders\.fifo --attributes FifoQueue=true$": (
@@ -134,16 +138,25 @@ def command(line: str) -> str:
 
 
 def units() -> list[Unit]:
-    """All commands of the guide: the blocks, then each command of the text that is in no block."""
-    pages = [page for page in guide() if page.name not in OTHER]
-    found = [unit for page in pages for unit in blocks(page)]
-    seen = {command(line).replace("cargo run --release -- ", "pillarbox ") for unit in found for line in unit.lines}
+    """All commands of the guide and of other READMEs: the blocks, then each command of the text that is in no block."""
+    pages = [page for page in everything() if page.name not in OTHER]
+    found: dict[tuple[str, ...], Unit] = {}
+    for page in pages:
+        for unit in blocks(page):
+            found.setdefault(equal(unit), unit)
+    seen = {one for commands in found for one in commands}
     for page in pages:
         for span in page.spans():
             if SPANS.fullmatch(span) and "…" not in span and span not in NAMED | seen:
                 seen.add(span)
-                found.append(Unit(f"{page.name}:{span}", (span,)))
-    return found
+                found[(span,)] = Unit(f"{page.name}:{span}", (span,))
+    return list(found.values())
+
+
+def equal(unit: Unit) -> tuple[str, ...]:
+    """What is run of a unit. Two with the same are run once."""
+    kept = [command(line) for line in unit.lines if not left_out(line)]
+    return tuple(re.sub("^cargo run --release -- ", "pillarbox ", line) for line in kept) or unit.lines
 
 
 def blocks(page: Page) -> list[Unit]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 import textwrap
 from dataclasses import dataclass
 
@@ -97,6 +98,15 @@ def split(name: str, text: str) -> tuple[list[Block], str]:
             code.append(line)
     assert opened is None, f"{name}:{start}: the block is not closed"
     return blocks, "\n".join(prose)
+
+
+def everything() -> list[Page]:
+    """The guide, then all other Markdown files of the repository, those that are not added yet too."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    pages = guide()
+    known = {page.name for page in pages}
+    return pages + [Page(name) for name in sorted({*listed} - known)]
 
 
 def guide() -> list[Page]:

@@ -17,7 +17,7 @@ import pytest
 import tomllib
 
 from tests.guide.lab import SECRET
-from tests.guide.page import Page, guide, split
+from tests.guide.page import Page, everything, guide
 from tests.guide.statements import DATABASES, LEFT_OUT, PREPARED, REPLACED
 from tests.processes import ROOT, pillarbox
 from tests.servers import connect, create_database
@@ -34,9 +34,7 @@ def of(*tags: str, without: Collection[str] = ()) -> pytest.MarkDecorator:
 
 
 def test_every_block_has_a_tag() -> None:
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
-    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    blocks = [block for name in names for block in split(name, (ROOT / name).read_text())[0]]
+    blocks = [block for page in everything() for block in page.fences]
     assert {block.place: block.tag for block in blocks if block.tag not in TAGS} == {}
 
 

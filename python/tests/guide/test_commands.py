@@ -27,7 +27,7 @@ from tests.guide.commands import (
     units,
 )
 from tests.guide.lab import ROUTES, Lab, Place, amqp
-from tests.guide.page import Page, guide
+from tests.guide.page import Page, everything
 from tests.processes import ROOT, pillarbox
 
 PATIENCE = 60
@@ -57,9 +57,11 @@ def place(lab: Lab, request: pytest.FixtureRequest):
     if "pillarbox wal" in text:
         more = WAL
     place = Place(lab, re.sub(r"\W+", "-", unit.place)[:80], routes=routes, more=more)
-    before(unit, text, place)
-    yield place
-    place.remove()
+    try:
+        before(unit, text, place)
+        yield place
+    finally:
+        place.remove()
 
 
 def before(unit: Unit, text: str, place: Place) -> None:
@@ -147,7 +149,7 @@ def following(unit: Unit) -> str:
 def test_commands_that_are_only_named_are_of_the_program(named: str) -> None:
     asked = subprocess.run([pillarbox(), *named.split()[1:], "--help"], capture_output=True, text=True)
     assert asked.returncode == 0, asked.stderr
-    spans = {span for page in guide() if page.name not in OTHER for span in page.spans()}
+    spans = {span for page in everything() if page.name not in OTHER for span in page.spans()}
     assert named in spans, "no page names it"
 
 
