@@ -18,6 +18,7 @@ from tests.processes import NEWEST, ROOT, Processes, environment, pillarbox, pyt
 from tests.servers import PrivatePostgres, broker, connect, create_database, free_port
 
 SECRET = "whsec_" + b64encode(b"a secret of thirty-two bytes ...").decode()
+TEMPLATE = "template_of_the_guide"
 REFUSED = "43"
 """The order whose events the receiver refuses."""
 CONFIGURATION = """
@@ -100,8 +101,8 @@ class Lab:
             self.admin.execute(f"CREATE ROLE {role} LOGIN")
         made = json.loads(self.run([pillarbox(), "admin", "make-token", "--json"], self.directory))
         self.token, self.token_hash = made["token"], made["hash"]
-        self.admin.execute("CREATE DATABASE template_of_the_guide")
-        place = Place(self, "template", "template_of_the_guide")
+        self.admin.execute(f"CREATE DATABASE {TEMPLATE}")
+        place = Place(self, "template", copied=False)
         self.run([pillarbox(), "migrate"], place.work)
         with connect(place.database) as connection:
 
@@ -137,10 +138,10 @@ class Lab:
 class Place:
     """A working directory with a configuration, a copy of the database, and the processes that a command needs."""
 
-    def __init__(self, lab: Lab, name: str, database: str | None = None, routes: str = ROUTES, more: str = "") -> None:
-        self.lab, self.name = lab, database or f"guide_{uuid.uuid4().hex}"
-        if not database:
-            lab.admin.execute(f"CREATE DATABASE {self.name} TEMPLATE template_of_the_guide")
+    def __init__(self, lab: Lab, name: str, copied: bool = True, routes: str = ROUTES, more: str = "") -> None:
+        self.lab, self.name = lab, f"guide_{uuid.uuid4().hex}" if copied else TEMPLATE
+        if copied:
+            lab.admin.execute(f"CREATE DATABASE {self.name} TEMPLATE {TEMPLATE}")
         self.database = f"{lab.server.url.rsplit('/', 1)[0]}/{self.name}"
         self.work = lab.directory / name
         self.work.mkdir()
@@ -205,7 +206,8 @@ class Place:
         self.processes.stop()
         slots = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s"
         self.lab.admin.execute(slots, (self.name,))
-        self.lab.admin.execute(f"DROP DATABASE IF EXISTS {self.name} WITH (FORCE)")
+        if self.name != TEMPLATE:
+            self.lab.admin.execute(f"DROP DATABASE {self.name} WITH (FORCE)")
 
 
 EXAMPLES = {

@@ -56,7 +56,8 @@ def place(lab: Lab, request: pytest.FixtureRequest):
         routes = Page(unit.page).blocks_of("toml")[1]
     if "pillarbox wal" in text:
         more = WAL
-    place = Place(lab, re.sub(r"\W+", "-", unit.place)[:80], routes=routes, more=more)
+    copied = re.search("pillarbox|psql|curl", text) is not None
+    place = Place(lab, re.sub(r"\W+", "-", unit.place)[:80], copied, routes, more)
     try:
         before(unit, text, place)
         yield place
