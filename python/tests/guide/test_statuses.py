@@ -9,9 +9,12 @@ import sqlite3
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Callable
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -49,7 +52,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Location", f"https://{ELSEWHERE}/")
         self.send_header("Content-Length", "0")
         for seconds in after:
-            self.send_header("Retry-After", seconds)
+            self.send_header("Retry-After", unquote(seconds))
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
@@ -140,8 +143,34 @@ def test_what_opens_the_breaker(outbox: Outbox, receiver: str) -> None:
     for name, on in outbox.rows("parked_on"):
         parked[name].append(on)
     assert parked["two"] == [None, None]
-    assert parked["three"][3:] == ["three"]
-    assert parked["after"][1:] == ["after"]
+    assert parked["three"] == [None, None, "three", "three"]
+    assert parked["after"] == ["after", "after"]
+
+
+DAY = 86_400
+WAITS = {
+    "`Retry-After`, in seconds or as a date, is obeyed after every failure, up to a day.": {
+        "500/7200": (7_200, 7_200),
+        f"500/{formatdate(time.time() + 7_200, usegmt=True)}": (7_140, 7_200),
+        "404/7200": (7_200, 7_200),
+        "500/9999999": (DAY, DAY),
+    },
+    "A failed event is tried again after `relay.retry.base` (60 s), then": {"500": (60, 60)},
+    "with up to 10 % more by chance.": {"500": (60, 66)},
+}
+"""Sentences of the contract, and responses with the shortest and the longest time that they mean. The date is that of the start."""
+
+
+def test_when_an_event_is_tried_again(outbox: Outbox, receiver: str) -> None:
+    contract = " ".join((ROOT / "docs/http-contract.md").read_text().split())
+    assert [sentence for sentence in WAITS if sentence not in contract] == []
+    answers = {answer: times for answers in WAITS.values() for answer, times in answers.items()}
+    for number, answer in enumerate(answers):
+        outbox.destination(f"answer-{number}", f"{receiver}/{quote(answer)}", "allow_private = true")
+    outbox.deliver([(f"answer-{number}", {}) for number in range(len(answers))])
+    waits = outbox.rows("(julianday(next_attempt_at) - julianday(updated_at)) * 86400")
+    for (_, wait), (answer, (shortest, longest)) in zip(waits, answers.items(), strict=True):
+        assert shortest - 1 <= wait <= longest + 1, f"{answer}: {wait} s"
 
 
 def listener(answer: Callable[[socket.socket], None], backlog: int = 100) -> int:
