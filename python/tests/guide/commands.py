@@ -23,7 +23,7 @@ NOT_RUN = {
     r"(pip|npm) install .*": "installs what the tests have; the tests of the packages install ours",
     r"apt install .*": "installs packages of the machine, as scripts/setup does",
     r"docker build .*": "needs Docker and its registry; the release builds it",
-    r"python manage\.py .*": "needs a Django project; python/tests/django and python/tests/celery call these",
+    r"python manage\.py .*": "needs a Django project; test_management.py parses it, python/tests/django runs it",
     r"(eval \"\$\()?scripts/\S+( [\w./ ]+)?(\)\")?": "sets up, tests or releases this repository",
     r"export PILLARBOX_TEST_POSTGRES_VERSION=17": "the servers run already",
     r"PILLARBOX_PROGRAM=\S+ \.venv/bin/pytest .*": "runs the tests of Python, of which this is one",

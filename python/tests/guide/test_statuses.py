@@ -158,7 +158,7 @@ WAITS = {
     "A failed event is tried again after `relay.retry.base` (60 s), then": {"500": (60, 60)},
     "with up to 10 % more by chance.": {"500": (60, 66)},
 }
-"""Sentences of the contract, and responses with the shortest and the longest time that they mean. The date is that of the start."""
+"""Sentences of the contract, and responses with the shortest and the longest time until the next attempt."""
 
 
 def test_when_an_event_is_tried_again(outbox: Outbox, receiver: str) -> None:
