@@ -1,4 +1,4 @@
-"""Parses every `manage.py` command of the guide with the parser of that command. Tests of Django and Celery run them."""
+"""Parses every `manage.py` command of the guide with the parser of that command. Tests of Django run them."""
 
 from __future__ import annotations
 
