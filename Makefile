@@ -53,7 +53,7 @@ inbox: ## kill receivers behind a relay and count what they handled: make inbox 
 	cargo build -p pillarbox-inbox --all-features --examples
 	@scripts/inbox $(ARGS)
 
-measure: ## measure one case, such as once, death, outage or slot: make measure ARGS=death
+measure: ## measure one case, such as once, death, outage, slot or large: make measure ARGS=death
 	cargo build --release -p pillarbox-cli -p pillarbox-testkit
 	$${CARGO_TARGET_DIR:-target}/release/measure $(ARGS)
 

@@ -3,7 +3,7 @@
 //! load balancer, or when a network drops packets.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sqlx::postgres::PgConnectOptions;
@@ -30,6 +30,8 @@ struct Shared {
     connections: Mutex<Vec<Arc<Connection>>>,
     swallow_new: AtomicBool,
     refuse: AtomicBool,
+    cut_streams: AtomicBool,
+    accepted: AtomicUsize,
 }
 
 /// The directions of a connection that are swallowed, and its end.
@@ -66,6 +68,8 @@ impl Proxy {
             connections: Mutex::default(),
             swallow_new: AtomicBool::new(false),
             refuse: AtomicBool::new(false),
+            cut_streams: AtomicBool::new(false),
+            accepted: AtomicUsize::new(0),
         });
         let mut serving = JoinSet::new();
         serving.spawn(serve(listener, Arc::clone(&shared)));
@@ -127,6 +131,16 @@ impl Proxy {
     pub fn refuse_new(&self, refuse: bool) {
         self.shared.refuse.store(refuse, Ordering::SeqCst);
     }
+
+    /// Sets whether connections of PostgreSQL are closed when a replication stream begins on them, before it brings anything.
+    pub fn cut_streams(&self, cut: bool) {
+        self.shared.cut_streams.store(cut, Ordering::SeqCst);
+    }
+
+    /// Returns the number of connections that were accepted so far.
+    pub fn accepted(&self) -> usize {
+        self.shared.accepted.load(Ordering::SeqCst)
+    }
 }
 
 async fn serve(listener: TcpListener, shared: Arc<Shared>) {
@@ -134,6 +148,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let mut lines = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         if !shared.refuse.load(Ordering::SeqCst) {
+            shared.accepted.fetch_add(1, Ordering::SeqCst);
             lines.spawn(carry(client, Arc::clone(&shared)));
         }
     }
@@ -150,8 +165,11 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
     lock(&shared.connections).push(Arc::clone(&connection));
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     let passing = futures_util::future::join(
-        pass(from_client, to_server, &connection.swallow_requests),
-        pass(from_server, to_client, &connection.swallow_answers),
+        pass(from_client, to_server, &connection.swallow_requests, |_| None),
+        pass(from_server, to_client, &connection.swallow_answers, |answer| {
+            let begins = answer.first() == Some(&COPY_BOTH) && shared.cut_streams.load(Ordering::SeqCst);
+            begins.then(|| message_length(answer)).flatten()
+        }),
     );
     tokio::select! {
         _ = passing => {}
@@ -160,8 +178,23 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
     lock(&shared.connections).retain(|other| !Arc::ptr_eq(other, &connection));
 }
 
-/// Forwards bytes until the end. In a swallowed direction not even the end is forwarded: the task keeps it open.
-async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, swallow: &AtomicBool) {
+/// PostgreSQL's message that a stream in both directions begins.
+const COPY_BOTH: u8 = b'W';
+
+/// Returns the length of the first message, with its tag.
+fn message_length(bytes: &[u8]) -> Option<usize> {
+    let length = bytes.get(1..5)?.try_into().ok()?;
+    usize::try_from(u32::from_be_bytes(length)).ok().map(|length| length + 1)
+}
+
+/// Forwards bytes until the end. In a swallowed direction not even the end is forwarded: the task keeps it open. It also ends where
+/// `cut` says that it ends, after so many bytes of what was read.
+async fn pass(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    swallow: &AtomicBool,
+    cut: impl Fn(&[u8]) -> Option<usize>,
+) {
     let mut buffer = vec![0; 16 * 1024];
     loop {
         let read = from.read(&mut buffer).await.unwrap_or(0);
@@ -170,6 +203,10 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, swallow: &AtomicB
                 std::future::pending::<()>().await;
             }
             continue;
+        }
+        if let Some(length) = cut(&buffer[..read]) {
+            let _ = to.write_all(&buffer[..length.min(read)]).await;
+            return;
         }
         if read == 0 || to.write_all(&buffer[..read]).await.is_err() {
             let _ = to.shutdown().await;

@@ -2,7 +2,8 @@
 -- position is on disk when this returns: the server is told only afterwards that it may forget the log up to there.
 -- $1 leader, $2 epoch, $3 seconds of the lease, $4 position, $5 the reason why the relay wants the gate closed, $6 seconds that
 -- the gate stays open, $7 system identifier of the server that is streamed, $8 timeline of the lead, $9 the commit of the oldest event that
--- is neither delivered nor in the table, $10 whether there is none, and everything up to the last beat was read. No row if another relay
+-- is neither delivered nor in the table, $10 whether there is none, and everything up to the last beat was read, $11 as $5, if the server
+-- has no better reason. No row if another relay
 -- leads, or on another timeline: positions of a killed primary may be behind spills that a promoted standby does not have.
 WITH slot AS MATERIALIZED (
     SELECT log.slot, log.leaving, slot.wal_status, slot.safe_wal_size,
@@ -32,6 +33,7 @@ WITH slot AS MATERIALIZED (
             'less than a quarter of max_slot_wal_keep_size is left; the relay is behind, or a long transaction is open'
         WHEN standbys.missing IS NOT NULL THEN
             'the server holds the log back for standbys that are not connected; synchronized_standby_slots names ' || standbys.missing
+        ELSE $11::text
         END AS closed
     FROM slot, standbys
 )

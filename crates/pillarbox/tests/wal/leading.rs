@@ -2,9 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use pillarbox_testkit::wait_until;
+use pillarbox::source::wal::WalSettings;
+use pillarbox_testkit::{Proxy, wait_until};
+use sqlx::Connection;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
 
-use super::fixture::{Outbox, PATIENCE, Place};
+use super::fixture::{Outbox, PATIENCE, Place, Running};
 
 #[tokio::test]
 async fn a_relay_that_stops_hands_the_log_over_at_once() {
@@ -76,8 +79,7 @@ async fn the_log_of_a_leader_that_hangs_is_taken_over() {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let table = pillarbox::store::postgres::PostgresStore::connect(&url, "public").await.unwrap();
-                let settings =
-                    pillarbox::source::wal::WalSettings { lease: Duration::from_secs(4), url: None, table: None };
+                let settings = WalSettings { lease: Duration::from_secs(4), url: None, table: None };
                 let store = pillarbox::source::wal::WalStore::new(table, settings);
                 let destination = pillarbox::Destination::new("place", one.clone()).timeout(Duration::from_secs(1));
                 let relay = pillarbox::Relay::builder(std::sync::Arc::new(store))
@@ -142,15 +144,44 @@ async fn a_server_that_stops_and_starts_is_read_on() {
     assert_eq!(place.got_once().len(), ids.len());
 }
 
+/// A stream that the server ends at the same place each time, as it does when it cannot decode what is there.
+#[tokio::test]
+async fn while_streams_break_before_they_bring_anything_the_gate_stays_closed_and_tries_become_rare() {
+    let outbox = Outbox::new().await;
+    let proxy = Proxy::before_postgres(&outbox.server.url()).await;
+    proxy.cut_streams(true);
+    let place = Place::fine();
+    let settings =
+        WalSettings { url: Some(proxy.url(&outbox.server.url())), lease: Duration::from_secs(4), table: None };
+    let began = Instant::now();
+    let relay = Running::to(outbox.store_with(settings).await, &place);
+    wait_until("it has tried seven times", PATIENCE, async || {
+        assert!(!outbox.is_open().await, "nothing was read");
+        proxy.accepted() >= 7
+    })
+    .await;
+    assert!(began.elapsed() > Duration::from_millis(1500), "each pause is longer: {:?}", began.elapsed());
+    wait_until("the relay says why", PATIENCE, async || {
+        relay.metrics().closed.is_some_and(|why| why.contains("the log's stream broke"))
+    })
+    .await;
+    proxy.cut_streams(false);
+    outbox.gate_is(true).await;
+    let ids = outbox.emit(3).await;
+    place.gets(&ids).await;
+    relay.stop().await;
+}
+
 #[tokio::test]
 async fn an_idle_slot_follows_the_log_of_others() {
     let outbox = Outbox::new().await;
     let place = Place::fine();
     let relay = outbox.relay(&place).await;
-    sqlx::raw_sql("CREATE DATABASE other; CREATE TABLE noise (t text)").execute(&outbox.pool).await.ok();
-    sqlx::raw_sql("CREATE TABLE IF NOT EXISTS noise (t text)").execute(&outbox.pool).await.unwrap();
-    let noise = "INSERT INTO noise SELECT repeat('x', 1000) FROM generate_series(1, 20000)";
-    sqlx::raw_sql(noise).execute(&outbox.pool).await.unwrap();
+    sqlx::raw_sql("CREATE DATABASE other").execute(&outbox.pool).await.unwrap();
+    let other: PgConnectOptions = outbox.server.url().parse().unwrap();
+    let mut other = PgConnection::connect_with(&other.database("other")).await.unwrap();
+    let noise = "CREATE TABLE noise AS SELECT repeat('x', 1000) FROM generate_series(1, 20000)";
+    sqlx::raw_sql(noise).execute(&mut other).await.unwrap();
     outbox.is_drained().await;
     relay.stop().await;
 }

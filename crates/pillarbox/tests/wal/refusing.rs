@@ -118,6 +118,35 @@ async fn without_a_limit_of_the_log_the_gate_stays_closed() {
 }
 
 #[tokio::test]
+async fn the_gate_closes_before_the_limit_of_the_log_is_reached() {
+    let settings = [&LOGICAL[..2], &[("max_slot_wal_keep_size", "64MB"), ("min_wal_size", "32MB")]].concat();
+    let outbox = Outbox::on(PrivatePostgres::start_with(&settings).await).await;
+    let place = Place::fine();
+    let relay = outbox.relay(&place).await;
+    // A transaction that is open: the server keeps the log from its first write.
+    let mut open = outbox.pool.begin().await.unwrap();
+    let ids = outbox.emit_in(&mut open, 1).await;
+    let noise = "SELECT pg_logical_emit_message(false, 'noise', repeat('x', 1000000))";
+    let left = "SELECT safe_wal_size FROM pg_replication_slots WHERE slot_name = 'pillarbox_log'";
+    let left = async || sqlx::query_scalar::<_, i64>(left).fetch_one(&outbox.pool).await.unwrap();
+    while left().await >= 16 << 20 {
+        sqlx::raw_sql(noise).execute(&outbox.pool).await.unwrap();
+    }
+    says(&relay, "less than a quarter of max_slot_wal_keep_size is left").await;
+    outbox.gate_is(false).await;
+    open.commit().await.unwrap();
+    place.gets(&ids).await;
+    // The server forgets the log at checkpoints, and the slot moves with what is logged.
+    wait_until("the gate is open again", PATIENCE, async || {
+        sqlx::raw_sql("CHECKPOINT").execute(&outbox.pool).await.unwrap();
+        outbox.is_open().await
+    })
+    .await;
+    relay.stop().await;
+    assert_eq!(place.got(), ids);
+}
+
+#[tokio::test]
 async fn a_slot_that_the_server_has_given_up_closes_the_gate_until_a_person_begins_again() {
     let limits = [("max_slot_wal_keep_size", "16MB"), ("min_wal_size", "32MB"), ("max_wal_size", "32MB")];
     let settings = [&LOGICAL[..2], &limits].concat();

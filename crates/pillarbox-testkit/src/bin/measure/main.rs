@@ -3,6 +3,8 @@
 
 mod brokers;
 mod death;
+mod large;
+mod memory;
 mod nats;
 mod once;
 mod outage;
@@ -29,6 +31,8 @@ enum What {
     Outage,
     /// An endpoint is down for minutes while events come in through the write-ahead log: what the slot keeps, and the relay's memory.
     Slot(slot::Options),
+    /// Gigabytes of others and a million events, each in one transaction, through the write-ahead log: memory of the relay.
+    Large,
     /// Each kind of broker, plainly, over TLS, in order, and while the broker or the relay is killed: what is lost or arrives twice.
     Brokers(brokers::Options),
     /// 20,000 events to a cluster of three NATS servers whose leader is killed every five seconds for a minute.
@@ -47,6 +51,7 @@ async fn main() -> Result<()> {
             What::Death => death::measure().await?,
             What::Outage => outage::measure().await?,
             What::Slot(options) => slot::measure(options).await?,
+            What::Large => large::measure().await?,
             What::Brokers(options) => brokers::measure(options).await?,
             What::Nats => nats::measure().await?,
             What::NatsOrder => nats::order().await?,

@@ -61,6 +61,18 @@ impl Scene {
         Ok(())
     }
 
+    /// Commits this many events of a type in one transaction.
+    pub(crate) async fn emit_at_once(&self, event_type: &str, count: usize) -> Result<()> {
+        let payload = serde_json::json!({ "filler": "x".repeat(470) });
+        let mut tx = self.store.pool().begin().await?;
+        for first in (0..count).step_by(1000) {
+            let event = |number| Event::new("Order", number, event_type).repeatable().payload(&payload);
+            emit_all(&mut tx, (first..count.min(first + 1000)).map(event)).await?;
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+
     /// Commits this many events of as many aggregates, a thousand per transaction. Returns their ids, in order.
     pub(crate) async fn emit_spread(&self, count: usize, aggregates: usize) -> Result<Vec<String>> {
         let payload = serde_json::json!({ "filler": "x".repeat(470) });

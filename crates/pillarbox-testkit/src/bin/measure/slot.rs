@@ -1,7 +1,6 @@
 //! An endpoint is down while events come in through the write-ahead log: how much of the log is not confirmed, how much the server
 //! keeps, the memory of the relay, and whether everything arrives afterwards.
 
-use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +12,7 @@ use pillarbox::{Event, Inspect, emit_all};
 use pillarbox_testkit::{Program, Receiver, wait_until};
 use tokio::task::JoinSet;
 
+use crate::memory::{Megabytes, peak};
 use crate::say;
 use crate::scene::{Scene, destination};
 
@@ -38,7 +38,6 @@ const PER_TRANSACTION: u32 = 10;
 /// The limits: of what is not confirmed, and of the relay's memory.
 const MOST_LAG: u64 = 64 * 1024 * 1024;
 const MOST_MEMORY: u64 = 100 * 1024 * 1024;
-const MEGABYTE: f64 = 1024.0 * 1024.0;
 
 pub(crate) async fn measure(options: Options) -> Result<()> {
     let scene = Scene::set_logical().await?;
@@ -102,7 +101,7 @@ pub(crate) async fn measure(options: Options) -> Result<()> {
         "slot: back; all {} delivered {took:.1?} later, {twice} twice, {} invented, {failed} failed; relay's memory then {}",
         requests.len(),
         requests.len() - wanted,
-        Megabytes(memory(&relay)?),
+        Megabytes(peak(&relay)?),
     ));
     relay.terminate(Duration::from_secs(40)).await?;
     ensure!(failed == 0 && requests.len() == wanted, "every event must arrive, and nothing else");
@@ -166,25 +165,9 @@ impl Most {
         let bytes = |bytes: Option<i64>| u64::try_from(bytes.unwrap_or_default()).unwrap_or_default();
         self.lag = self.lag.max(bytes(status.undelivered_bytes));
         self.retained = self.retained.max(bytes(status.retained_bytes));
-        self.memory = self.memory.max(memory(relay)?);
+        self.memory = self.memory.max(peak(relay)?);
         self.looks += 1;
         self.closed += u32::from(!status.is_open);
         Ok(())
-    }
-}
-
-/// Returns the most memory that the relay has had, in bytes.
-fn memory(relay: &Program) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", relay.pid()))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM in status")?;
-    let kilobytes: u64 = line.split_whitespace().next().context("no number")?.parse()?;
-    Ok(kilobytes * 1024)
-}
-
-struct Megabytes(u64);
-
-impl Display for Megabytes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:.1} MB", self.0 as f64 / MEGABYTE)
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct NumberedRelay {
 pub(crate) struct Disturbances {
     /// When each relay was killed: a cause of duplicates of events that the relay had sent.
     pub(crate) kills: HashMap<u32, Instant>,
-    /// Crashes of the database: a cause of duplicates at every receiver.
+    /// Crashes of the database, and times in which it refused writes: a cause of duplicates at every receiver.
     pub(crate) of_database: Vec<Instant>,
     /// Kills of the disturbed receiver: a cause of duplicates there only.
     pub(crate) of_receiver: Vec<Instant>,
@@ -132,10 +132,12 @@ impl Chaos {
     /// Lets spills fail for a while, while the receiver fails, too, so that there is something to spill.
     async fn refuse_spills(&mut self, database: &Database) {
         self.counts.refusals += 1;
+        self.disturbances.of_database.push(Instant::now());
         self.receivers.disturbed_is(Mood::Failing);
         until_done(async || database.outbox().refuse_inserts(true).await).await;
         tokio::time::sleep(Duration::from_millis(self.random.random_range(500..3000))).await;
         until_done(async || database.outbox().refuse_inserts(false).await).await;
+        self.disturbances.of_database.push(Instant::now());
     }
 
     async fn stop_receiver(&mut self) {

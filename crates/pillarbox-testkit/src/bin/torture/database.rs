@@ -200,6 +200,12 @@ impl Outbox {
         self.count("SELECT count(*) FROM application WHERE seq = 0").await
     }
 
+    /// Returns how often a relay has begun to lead, if the source is the log.
+    pub(crate) async fn leaders(&self) -> Result<Option<i64>> {
+        let Self::Postgres(store) = self else { return Ok(None) };
+        Ok(sqlx::query_scalar("SELECT epoch FROM outbox_log").fetch_optional(store.pool()).await?)
+    }
+
     /// Returns whether the log was read up to a position, or is not read at all.
     async fn is_read(&self, end: &str) -> Result<bool> {
         let Self::Postgres(store) = self else { return Ok(true) };

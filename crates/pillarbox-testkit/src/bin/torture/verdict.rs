@@ -20,6 +20,10 @@ pub(crate) struct Verdict {
     committed: usize,
     /// The number of committed events that were emitted into the log.
     logged: i64,
+    /// The number of relays that have read the log, one after another, if that is the source.
+    leaders: Option<i64>,
+    /// Whether events may go into the log: with an order they stay in the table.
+    may_log: bool,
     rolled_back: usize,
     poison: usize,
     wrongly_failed: Vec<Uuid>,
@@ -72,6 +76,8 @@ impl Verdict {
             chaos: chaos.counts(),
             committed: committed.len(),
             logged: outbox.logged().await?,
+            leaders: outbox.leaders().await?,
+            may_log: !order,
             rolled_back: emitted.all.difference(&committed).count(),
             wrongly_failed: failed.difference(&poison).copied().collect(),
             wrongly_delivered: poison.difference(&failed).copied().collect(),
@@ -92,6 +98,8 @@ impl Verdict {
             && self.wrongly_failed.is_empty()
             && self.wrongly_delivered.is_empty()
             && self.orphans == 0
+            // A run on the log without events in it, or without another leader, has shown nothing.
+            && self.leaders.is_none_or(|leaders| leaders > 1 && (self.logged > 0 || !self.may_log))
             // A run without a rollback has shown nothing.
             && self.rolled_back > 0
     }
@@ -176,7 +184,8 @@ impl fmt::Display for Verdict {
             }
         )?;
         let logged = if self.logged > 0 { format!(" ({} into the log)", self.logged) } else { String::new() };
-        writeln!(f, "  events committed {}{logged}, rolled back {}", self.committed, self.rolled_back)?;
+        let leaders = self.leaders.map_or_else(String::new, |leaders| format!("; {leaders} leaders read it"));
+        writeln!(f, "  events committed {}{logged}, rolled back {}{leaders}", self.committed, self.rolled_back)?;
         write!(
             f,
             "  rejected by the receiver and failed {}, wrongly failed {} {}, should have failed {} {}",

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use tokio::task::AbortHandle;
+
 use super::log::{Behind, Log, lock};
 use crate::clock;
 use crate::error::StoreError;
@@ -20,8 +22,23 @@ const STUCK: Duration = Duration::from_secs(10);
 /// The number of beats between two looks at the outbox table.
 const LOOK_AT_TABLE: u32 = 5;
 
+/// The heartbeats of a lead. They end when the value is dropped, also by a panic: otherwise nobody else would ever lead.
+pub(super) struct Beating(AbortHandle);
+
+impl Beating {
+    pub(super) fn start(log: &Arc<Log>, lead: &Lead) -> Self {
+        Self(tokio::spawn(keep_beating(Arc::clone(log), lead.clone())).abort_handle())
+    }
+}
+
+impl Drop for Beating {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// Beats until this relay no longer leads.
-pub(super) async fn keep_beating(log: Arc<Log>, lead: Lead) {
+async fn keep_beating(log: Arc<Log>, lead: Lead) {
     let mut told: Option<Option<String>> = None;
     for number in 1_u32.. {
         let began = clock::now();
@@ -75,7 +92,9 @@ pub(super) async fn beat(log: &Log, lead: &Lead, closed: Option<&str>) -> Result
     let is_up_to_date = oldest.is_none() && lock(&log.behind).is_some_and(|before| position >= before.end);
     let closed = closed.map(str::to_owned).or_else(|| closed_by(log, began));
     let server = lock(&log.server).clone();
-    let told = Telling { position, oldest, is_up_to_date, closed: closed.as_deref(), server: server.as_ref() };
+    let doubt = lock(&log.doubt).clone();
+    let (closed, doubt) = (closed.as_deref(), doubt.as_deref());
+    let told = Telling { position, oldest, is_up_to_date, closed, doubt, server: server.as_ref() };
     let Some(beat) = log.store.log_beat(lead, log.lease_length(), told).await? else { return Ok(false) };
     log.renewed_until(began + log.lease_length());
     log.stored(&beat);

@@ -1,14 +1,16 @@
 //! The leader: takes the lead when it is free, streams the slot, and keeps the ledger moving until the relay stops or another leads.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::beat::{BEAT, beat, keep_beating};
+use super::beat::{BEAT, Beating, beat};
 use super::content::Prefix;
 use super::ledger::{Ledger, MOST_EVENTS, Which};
 use super::log::{Log, lock};
@@ -18,12 +20,14 @@ use super::snapshot::Snapshot;
 use crate::clock;
 use crate::error::StoreError;
 use crate::relay::wake::Waker;
-use crate::store::postgres::OutboxTable;
-use crate::store::postgres::lead::{Lead, SYNCHRONOUS, Slot};
+use crate::store::postgres::lead::{Lead, Slot};
+use crate::store::postgres::lsn::Lsn;
 use crate::store::postgres::replication::Subscription;
 
+mod slot;
 mod transaction;
 
+use slot::check;
 use transaction::Partial;
 
 /// How often the relay looks for what is to be spilled.
@@ -48,7 +52,11 @@ pub(super) async fn keep_leading(log: Arc<Log>, waker: Waker, mut stop: watch::R
                 told = None;
                 tracing::info!(epoch = lead.epoch, slot = lead.slot, "this relay reads the log");
                 log.begin_lead(lead.clone(), began + log.lease_length(), &waker);
-                Leader::new(Arc::clone(&log), lead).run(&waker, &mut stop).await;
+                let leading = Leader::new(Arc::clone(&log), lead).run(&waker, &mut stop);
+                if AssertUnwindSafe(leading).catch_unwind().await.is_err() {
+                    tracing::error!("reading the log panicked; a relay begins again when the lease is over");
+                }
+                log.end_lead();
             }
             Ok(None) => match why_not(&log).await {
                 Ok(why) => tell(&mut told, &why),
@@ -129,6 +137,11 @@ pub(super) struct Leader {
     spill_at: Instant,
     connect_at: Instant,
     connect_pause: Duration,
+    /// Where the stream began, until it has brought something. Until then emits go into the table, and the next try to connect waits
+    /// longer: a stream can break at the same place each time.
+    unproven: Option<Lsn>,
+    /// Why the last stream broke, until another one brings something.
+    broke: Option<String>,
     /// The number of events that the last leader may have had when it died. They are spilled: in the table, a lost lease is
     /// counted, so that an event that kills its relays is found.
     suspects: usize,
@@ -152,26 +165,27 @@ impl Leader {
             spill_at: clock::now(),
             connect_at: clock::now(),
             connect_pause: FIRST_PAUSE,
+            unproven: None,
+            broke: None,
         }
     }
 
     async fn run(mut self, waker: &Waker, stop: &mut watch::Receiver<bool>) {
         self.log.beats.store(true, Ordering::Relaxed);
         *lock(&self.log.problem) = Some("the relay is not connected to the slot".to_owned());
-        let beating = tokio::spawn(keep_beating(Arc::clone(&self.log), self.lead.clone()));
+        let beating = Beating::start(&self.log, &self.lead);
         let end = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => End::Stop,
             () = waker.relay_gone() => End::Stop,
             end = self.read() => end,
         };
-        beating.abort();
+        drop(beating);
         self.reading = None;
         self.partial = None;
         if let End::Stop = end {
             self.leave().await;
         }
-        self.log.end_lead();
     }
 
     /// Reads and spills until another relay leads. It may be cancelled: whatever it was doing is done again by the next leader.
@@ -182,9 +196,12 @@ impl Leader {
             if self.spill_at <= clock::now() {
                 // An error is logged and kept by the spill.
                 let pause = if log.spill(Which::Due).await.is_ok() { TICK } else { SPILL_AGAIN };
+                if !log.ledger().has_doubts() {
+                    log.forget_failure();
+                }
                 self.spill_at = clock::now() + pause;
             }
-            if log.lead().is_none_or(|lead| lead.epoch != self.lead.epoch) {
+            if !log.is_current(&self.lead) {
                 return End::Deposed;
             }
             if self.gives_up {
@@ -211,7 +228,7 @@ impl Leader {
     async fn took(&mut self, frames: Option<Result<Vec<super::frame::Frame>, super::reader::ReadError>>) {
         let error = match frames {
             Some(Ok(frames)) => match self.handle(frames).await {
-                Ok(()) => return,
+                Ok(()) => return self.note_progress(),
                 Err(error) => {
                     self.gives_up = matches!(error, Trouble::Stranger(_));
                     error.to_string()
@@ -222,6 +239,19 @@ impl Leader {
         };
         tracing::warn!(error, "the log's stream broke");
         self.disconnect();
+        let broke = format!("the log's stream broke: {error}");
+        *lock(&self.log.problem) = Some(broke.clone());
+        self.broke = Some(broke);
+    }
+
+    /// Trusts the stream once it has brought something.
+    fn note_progress(&mut self) {
+        let read_until = self.log.ledger().read_until();
+        if self.unproven.take_if(|began| read_until > *began).is_some() {
+            self.connect_pause = FIRST_PAUSE;
+            self.broke = None;
+            *lock(&self.log.doubt) = None;
+        }
     }
 
     fn disconnect(&mut self) {
@@ -230,24 +260,23 @@ impl Leader {
         }
         // Its transaction comes again.
         self.partial = None;
+        self.wait_to_connect();
+    }
+
+    fn wait_to_connect(&mut self) {
         self.connect_at = clock::now() + self.connect_pause;
+        self.connect_pause = (self.connect_pause * 2).min(LONGEST_PAUSE);
     }
 
     /// Connects, or notes why that is impossible.
     async fn connect(&mut self) {
-        let problem = self.try_connect().await.err();
-        if let Some(problem) = &problem {
-            self.connect_at = clock::now() + self.connect_pause;
-            self.connect_pause = (self.connect_pause * 2).min(LONGEST_PAUSE);
-            let mut told = lock(&self.log.problem);
-            if told.as_ref() != Some(problem) {
-                tracing::error!(problem, "the log cannot be read; events are emitted into the table");
-            }
-            *told = Some(problem.clone());
-        } else {
-            self.connect_pause = FIRST_PAUSE;
-            *lock(&self.log.problem) = None;
+        let Err(problem) = self.try_connect().await else { return };
+        self.wait_to_connect();
+        let mut told = lock(&self.log.problem);
+        if told.as_ref() != Some(&problem) {
+            tracing::error!(problem, "the log cannot be read; events are emitted into the table");
         }
+        *told = Some(problem);
     }
 
     async fn try_connect(&mut self) -> Result<(), String> {
@@ -294,6 +323,10 @@ impl Leader {
         // The server describes its tables anew.
         self.layouts.clear();
         self.log.look_at_table().await.map_err(told)?;
+        self.unproven = Some(wanted.from);
+        *lock(&self.log.problem) = None;
+        let doubt = || "the stream of the log has brought nothing yet".to_owned();
+        *lock(&self.log.doubt) = Some(self.broke.clone().unwrap_or_else(doubt));
         self.reading = Some(Reading::start(stream, &self.log));
         tracing::info!(slot = wanted.slot, from = %wanted.from, "reading the log");
         Ok(())
@@ -303,6 +336,7 @@ impl Leader {
     fn begin_ledger(&mut self, slot: &Slot) {
         let position = slot.confirmed.or(slot.flushed).unwrap_or_default();
         *self.log.ledger() = Ledger::new(position);
+        self.log.forget_failure();
         self.look_at = None;
     }
 
@@ -360,43 +394,6 @@ impl Leader {
                 tracing::warn!(%error, "giving the lead of the log back failed; another relay leads when its lease is over");
             }
         }
-    }
-}
-
-/// Refuses a slot that does not have everything since the stored position.
-fn check(slot: &Slot, lead: &Lead, table: Option<&OutboxTable>) -> Result<(), String> {
-    let name = &lead.slot;
-    let known = slot.confirmed.map_or_else(|| "the beginning".to_owned(), |position| position.to_string());
-    let rows =
-        table.map_or_else(String::new, |table| format!(" with {table}, which has its rows unless they were deleted"));
-    let risk = |until: &str| {
-        format!(
-            "events that were committed between {known} and {until} may be lost; compare{rows}, then disable and enable the log"
-        )
-    };
-    if slot.wal_level != "logical" {
-        return Err(format!("wal_level is {}; set it to logical and restart the server", slot.wal_level));
-    }
-    if slot.is_synchronous {
-        return Err(SYNCHRONOUS.to_owned());
-    }
-    if !slot.exists {
-        return Err(format!("the replication slot {name} does not exist: {}", risk(&slot.end.to_string())));
-    }
-    if matches!(slot.wal_status.as_deref(), Some("lost")) {
-        return Err(format!("the replication slot {name} has lost its log: {}", risk(&slot.end.to_string())));
-    }
-    match (slot.flushed, slot.confirmed) {
-        // Only this program moves the slot, and stores its position before.
-        (Some(flushed), Some(confirmed)) if flushed > confirmed => {
-            let why = if slot.synced {
-                "came to this server, a promoted standby, before the last writes of the relay, which the server does not have"
-            } else {
-                "was created again or moved by another program"
-            };
-            Err(format!("the replication slot {name} {why}: {}", risk(&flushed.to_string())))
-        }
-        _ => Ok(()),
     }
 }
 

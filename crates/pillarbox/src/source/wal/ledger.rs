@@ -113,8 +113,10 @@ pub(super) fn release(event: &Arc<StoredEvent>, token: Uuid) -> Settlement {
     Settlement::of(Arc::clone(event), Ticket { id: event.id, token }, verdict)
 }
 
-fn weight(event: &StoredEvent) -> usize {
-    event.payload.get().len() + OVERHEAD
+/// Returns the memory of an event, roughly.
+pub(super) fn weight(event: &StoredEvent) -> usize {
+    let headers: usize = event.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    event.payload.get().len() + headers + OVERHEAD
 }
 
 impl Ledger {
@@ -345,6 +347,11 @@ impl Ledger {
             self.first += 1;
         }
         self.unseen = self.unseen.max(self.first);
+    }
+
+    /// Returns whether a spill failed, and may have been written nevertheless.
+    pub(super) fn has_doubts(&self) -> bool {
+        self.events.values().any(|entry| entry.doubtful)
     }
 
     /// Returns whether nothing is open.

@@ -85,12 +85,14 @@ pub(super) struct Log {
     ledger: Mutex<Ledger>,
     /// The lead, and until when this relay has it by its own clock.
     lead: Mutex<Option<(Lead, Instant)>>,
-    /// Held while a spill is written.
-    pub(super) spilling: tokio::sync::Mutex<()>,
+    /// Held while a spill is written, and shared by whoever waits for that or must not meet one.
+    pub(super) spilling: tokio::sync::RwLock<()>,
     /// The reason why the last spill failed.
     failing: Mutex<Option<String>>,
     /// The reason why the stream cannot be read.
     pub(super) problem: Mutex<Option<String>>,
+    /// The reason not to trust the stream that is read. The server may know a better one.
+    pub(super) doubt: Mutex<Option<String>>,
     /// The reason why rows of the outbox table are not in the log.
     table_problem: Mutex<Option<String>>,
     /// The reason why the gate is closed.
@@ -131,9 +133,10 @@ impl Log {
             settings,
             ledger: Mutex::default(),
             lead: Mutex::default(),
-            spilling: tokio::sync::Mutex::default(),
+            spilling: tokio::sync::RwLock::default(),
             failing: Mutex::default(),
             problem: Mutex::default(),
+            doubt: Mutex::default(),
             table_problem: Mutex::default(),
             closed: Mutex::default(),
             server: Mutex::default(),
@@ -184,6 +187,7 @@ impl Log {
         *lock(&self.server) = None;
         *lock(&self.behind) = None;
         *lock(&self.told) = Told::default();
+        self.forget_failure();
         *lock(&self.lead) = Some((lead, until));
     }
 
@@ -197,7 +201,7 @@ impl Log {
     pub(super) fn end_lead(&self) {
         *lock(&self.lead) = None;
         *lock(&self.ledger) = Ledger::default();
-        *lock(&self.failing) = None;
+        self.forget_failure();
         self.changed.notify_one();
     }
 
@@ -228,9 +232,19 @@ impl Log {
         }
     }
 
+    /// Returns whether this lead has not ended.
+    pub(super) fn is_current(&self, lead: &Lead) -> bool {
+        self.lead().is_some_and(|current| current.epoch == lead.epoch)
+    }
+
     /// Returns why the last spill failed, if it did.
     pub(super) fn failing(&self) -> Option<String> {
         lock(&self.failing).clone()
+    }
+
+    /// Forgets why a spill failed whose events are no longer in the ledger.
+    pub(super) fn forget_failure(&self) {
+        *lock(&self.failing) = None;
     }
 
     // The outbox table of the application.
@@ -306,11 +320,16 @@ impl Log {
 
     /// Spills events, if there are some to spill. Returns their number.
     pub(super) async fn spill(&self, which: Which<'_>) -> Result<usize, StoreError> {
-        let _one_at_a_time = self.spilling.lock().await;
+        let _one_at_a_time = self.spilling.write().await;
         let Some(lead) = self.lead() else { return Ok(0) };
         let Some(batch) = self.ledger().begin_spill(which, clock::now()) else { return Ok(0) };
         let mut abandon = Abandon { log: self, batch: &batch, written: false };
         let spilled = self.store.log_spill(&lead, batch.until, &batch.events).await;
+        if !self.is_current(&lead) {
+            // The ledger is another one, which knows nothing of this batch.
+            abandon.written = true;
+            return spilled.map(|_| 0);
+        }
         match spilled {
             Ok(Spill::Done) => {
                 abandon.written = true;

@@ -20,11 +20,13 @@ impl Log {
         settlements: &'a [Settlement],
         delete: bool,
     ) -> Result<Vec<&'a Settlement>, StoreError> {
+        // No spill begins while events are being kept: it would write the same rows and attempts.
+        let keeping = if delete { None } else { Some(self.spilling.read().await) };
         let (others, kept, decided) = loop {
             match self.try_settle(settlements, delete) {
                 Some(sorted) => break sorted,
                 // A spill that is being written decides whether the event is in the log or in the table.
-                None => drop(self.spilling.lock().await),
+                None => drop(self.spilling.read().await),
             }
         };
         if !kept.is_empty() {
@@ -40,6 +42,7 @@ impl Log {
             drop(ledger);
             kept_now?;
         }
+        drop(keeping);
         if !decided.is_empty() && self.failing().is_some() {
             let spilled = self.spill(Which::Settled).await;
             if spilled.is_err() {
@@ -71,7 +74,6 @@ impl Log {
                 ledger.delivered(ticket);
                 delivered += 1;
             } else {
-                // A spill meanwhile writes it as delivered.
                 ledger.decide(settlement.copy(), now);
                 kept.push(settlement);
             }

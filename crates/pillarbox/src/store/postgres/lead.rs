@@ -102,6 +102,8 @@ pub(crate) struct Telling<'a> {
     pub(crate) is_up_to_date: bool,
     /// The reason why the relay wants the gate closed.
     pub(crate) closed: Option<&'a str>,
+    /// The same, if the server has no better reason.
+    pub(crate) doubt: Option<&'a str>,
     /// The server that is streamed.
     pub(crate) server: Option<&'a Identity>,
 }
@@ -193,6 +195,7 @@ impl PostgresStore {
             .bind(lead.timeline.as_str())
             .bind(told.oldest)
             .bind(told.is_up_to_date)
+            .bind(told.doubt)
             .fetch_optional(&self.pool)
             .await;
         let read = |row: PgRow| {

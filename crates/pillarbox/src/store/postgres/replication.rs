@@ -156,6 +156,8 @@ impl Replication {
             ("datestyle", "ISO"),
             ("timezone", "UTC"),
             ("bytea_output", "hex"),
+            // While it decodes a large transaction of others, the server sends signs of life at half of this time.
+            ("wal_sender_timeout", "10s"),
         ];
         parameters.extend(config.get_dbname().map(|name| ("database", name)));
         parameters.extend(config.get_options().map(|options| ("options", options)));

@@ -24,6 +24,9 @@ use crate::event::StoredEvent;
 use crate::store::row::Written;
 use crate::store::{Settlement, Ticket};
 
+/// A large transaction is poured as it arrives; between two parts the server may decode for long.
+const LONG_IDLE: &str = "SET LOCAL idle_in_transaction_session_timeout = '1h'";
+
 /// An event of the log that goes into the table.
 #[derive(Debug)]
 pub(crate) struct Spilled {
@@ -84,8 +87,12 @@ impl PostgresStore {
     /// Begins to spill a transaction that is too large for memory. Its events are inserted as they arrive, and are visible and due
     /// when its end has arrived.
     pub(crate) async fn log_pour(&self) -> Result<Pour, StoreError> {
-        let tx = self.pool.begin().await.map_err(database("spilling a large transaction of the log"))?;
-        Ok(Pour { tx })
+        let begun = async {
+            let mut tx = self.pool.begin().await?;
+            tx.run(LONG_IDLE).await?;
+            Ok::<_, Error>(Pour { tx })
+        };
+        begun.await.map_err(database("spilling a large transaction of the log"))
     }
 
     /// Inserts more events of a large transaction.
@@ -98,8 +105,11 @@ impl PostgresStore {
     pub(crate) async fn log_poured(&self, pour: Pour, lead: &Lead, end: Lsn) -> Result<Spill, StoreError> {
         let mut tx = pour.tx;
         let done = async {
-            if self.fence(&mut tx, lead).await?.is_none() {
-                return Ok(Spill::Deposed);
+            let Some(confirmed) = self.fence(&mut tx, lead).await? else { return Ok(Spill::Deposed) };
+            if confirmed >= end {
+                // An earlier try, whose result was unknown, was written after all.
+                tx.rollback().await?;
+                return Ok(Spill::Done);
             }
             let query = self.schema.query(LOG.log_position).bind(lead.epoch).bind(end.to_string()).into_query();
             tx.last(query).await?;

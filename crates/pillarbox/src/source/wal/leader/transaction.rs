@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 
 use super::super::content::{self, Origin};
 use super::super::frame::{Frame, Relation, Value};
-use super::super::ledger::{Read, Which, release};
+use super::super::ledger::{Read, Which, release, weight};
 use super::super::row::{self, Layout};
 use super::super::snapshot::Snapshot;
 use super::{Leader, Trouble};
@@ -130,7 +130,7 @@ impl Leader {
     async fn add(&mut self, read: Read) -> Result<(), StoreError> {
         let Some(partial) = &mut self.partial else { return Ok(()) };
         partial.count += 1;
-        partial.bytes += read.event.payload.get().len();
+        partial.bytes += weight(&read.event);
         partial.events.push(read);
         if partial.events.len() >= LARGE || partial.bytes >= LARGE_BYTES {
             self.pour().await?;

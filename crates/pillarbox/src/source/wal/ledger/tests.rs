@@ -49,6 +49,30 @@ fn the_position_is_the_end_of_a_contiguous_prefix() {
 }
 
 #[test]
+fn headers_take_room_as_payloads_do() {
+    let mut ledger = Ledger::new(Lsn(1));
+    let header = ("traceparent".to_owned(), "x".repeat(MOST_BYTES));
+    let event = StoredEvent { headers: [header].into_iter().collect(), ..StoredEvent::for_tests("order.placed", "{}") };
+    ledger.add(7, Lsn(10), vec![Read { event: Arc::new(event), unreadable: None }], false, NOW());
+    assert!(!ledger.has_room());
+    ledger.reveal(&Snapshot::read(ALL).unwrap());
+    let held = take(&mut ledger, 1);
+    assert!(ledger.delivered(held[0]) && ledger.has_room());
+}
+
+#[test]
+fn a_failed_spill_is_in_doubt_until_the_next_one() {
+    let mut ledger = ledger(&[(10, &[1])]);
+    assert!(!ledger.has_doubts());
+    let batch = ledger.begin_spill(Which::Everything, NOW()).unwrap();
+    ledger.abandon_spill(&batch);
+    assert!(ledger.has_doubts());
+    let batch = ledger.begin_spill(Which::Due, NOW()).unwrap();
+    ledger.end_spill(&batch);
+    assert!(!ledger.has_doubts());
+}
+
+#[test]
 fn the_oldest_commit_is_that_of_the_first_open_event() {
     let mut ledger = Ledger::new(Lsn(1));
     let [first, second, third]: [DateTime<Utc>; 3] =
