@@ -41,7 +41,7 @@ mod users;
 pub const ANYONE: &str = "anyone";
 
 /// The field of every form, and the header of scripts, with the session's CSRF token.
-const CSRF_FIELD: &str = "csrf";
+pub(crate) const CSRF_FIELD: &str = "csrf";
 const CSRF_HEADER: &str = "x-csrf-token";
 /// The deadline of a request, from its head to the response.
 const PATIENCE: Duration = Duration::from_secs(60);

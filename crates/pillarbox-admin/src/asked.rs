@@ -1,5 +1,5 @@
-//! Extractors for the parts of a request: path, query and body. Pages and API use them, and refuse a misspelt parameter
-//! instead of ignoring it.
+//! Extractors for the parts of a request: path, query, form and body. Pages and API use them, and refuse a misspelt parameter
+//! or field instead of ignoring it.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,10 +17,12 @@ use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 pub(crate) use self::filter::{FilterAsked, StateName, moment, state};
+pub(crate) use self::form::{Fields, Filled, FilledBoth, Unfilled};
 pub(crate) use self::known::{no_parameters, refuse_unknown};
 use crate::refusal::{Refusal, ToApi};
 
 mod filter;
+mod form;
 mod known;
 
 /// The largest body. An event's payload may have a megabyte; escapes and the other fields need room too.

@@ -1,4 +1,5 @@
-//! The names of query parameters: a request with an unknown one is refused, and the response lists the names that exist.
+//! The names of query parameters and of fields of forms: a request with an unknown one is refused, and the response lists the
+//! names that exist.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -35,7 +36,11 @@ pub(crate) async fn refuse_unknown(mut request: Request, next: Next) -> Response
     request.extensions_mut().insert(read.clone());
     let response = next.run(request).await;
     let failed = response.status().is_client_error() || response.status().is_server_error();
-    if failed || read.0.load(Ordering::Relaxed) { response } else { unknown(&given[0], &[]).into_response() }
+    if failed || read.0.load(Ordering::Relaxed) {
+        response
+    } else {
+        unknown("parameter", &given[0], &[]).into_response()
+    }
 }
 
 /// Refuses every parameter.
@@ -51,9 +56,14 @@ pub(super) fn check(parts: &Parts, known: &[&[&'static str]]) -> Result<(), Refu
     let known = known.concat();
     let given = given(&parts.uri, parts.extensions.get::<ToApi>().is_some());
     match given.iter().find(|name| !known.contains(&name.as_str())) {
-        Some(name) => Err(unknown(name, &known)),
+        Some(name) => Err(unknown("parameter", name, &known)),
         None => Ok(()),
     }
+}
+
+/// Refuses fields of a form that are not among the known ones.
+pub(super) fn check_fields<'a>(mut given: impl Iterator<Item = &'a str>, known: &[&str]) -> Result<(), Refusal> {
+    given.find(|name| !known.contains(name)).map_or(Ok(()), |name| Err(unknown("field", name, known)))
 }
 
 /// Returns the names of the request, without the one that all pages know.
@@ -62,8 +72,8 @@ fn given(uri: &Uri, api: bool) -> Vec<String> {
     pairs.into_iter().map(|(name, _)| name).filter(|name| api || name != DID).collect()
 }
 
-fn unknown(name: &str, known: &[&str]) -> Refusal {
-    let mut text = format!("there is no parameter {name:?} here; ");
+fn unknown(thing: &str, name: &str, known: &[&str]) -> Refusal {
+    let mut text = format!("there is no {thing} {name:?} here; ");
     let _ = match known {
         [] => write!(text, "this address takes none"),
         known => write!(text, "choose from: {}", known.join(", ")),

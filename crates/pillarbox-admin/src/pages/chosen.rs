@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Form, State as Using};
+use axum::extract::State as Using;
 use axum::http::StatusCode;
 use axum::response::Response;
 use chrono::Utc;
@@ -16,7 +16,7 @@ use super::rows::Row;
 use super::words;
 use crate::access::Operator;
 use crate::access::login::place;
-use crate::asked::{At, Pairs, bad};
+use crate::asked::{At, Fields, Pairs, bad};
 use crate::desk::Desk;
 use crate::refusal::Refusal;
 
@@ -107,7 +107,11 @@ impl Chosen {
             match name.as_str() {
                 "action" => act = Act::parse(&value),
                 "id" => {
-                    ids.push(value.parse().map_err(|_| bad(format!("id is {value:?}, which is not an event's id")))?);
+                    let id = value.parse().map_err(|_| bad(format!("id is {value:?}, which is not an event's id")))?;
+                    // An event that is named twice is one event, and one change.
+                    if !ids.contains(&id) {
+                        ids.push(id);
+                    }
                 }
                 "back" => back = Some(value),
                 "destination" => destination = Some(value).filter(|name| !name.is_empty()),
@@ -116,6 +120,9 @@ impl Chosen {
             }
         }
         let act = act.ok_or_else(|| bad("action must be retry, replay or fail"))?;
+        if act != Act::Replay && destination.is_some() {
+            return Err(bad("destination is for replay only; remove it"));
+        }
         match ids.len() {
             0 => Err(bad("no event was chosen; tick the box of at least one event")),
             1..=MOST => Ok(Self { act, ids, back: place(back.as_deref()).to_owned(), destination, reason }),
@@ -197,9 +204,10 @@ async fn question(looking: Looking, desk: &Desk, chosen: Chosen) -> Result<Respo
 pub(super) async fn act(
     Operator(who): Operator,
     Using(desk): Using<Arc<Desk>>,
-    Form(pairs): Form<Vec<(String, String)>>,
+    fields: Fields,
 ) -> Result<Response, Refusal> {
-    let Chosen { act, ids, back, destination, reason } = Chosen::read(pairs)?;
+    let fields = fields.only(&["action", "id", "back", "destination", "reason"])?;
+    let Chosen { act, ids, back, destination, reason } = Chosen::read(fields)?;
     let changed = match act {
         Act::Retry => {
             let answers = desk.retry(ids.clone(), &who.name).await?;
@@ -286,12 +294,14 @@ mod tests {
         let id = Uuid::now_v7().to_string();
         let read = |all: &[(&str, &str)]| Chosen::read(pairs(all));
         let chosen = read(&[("action", "fail"), ("id", &id), ("id", &id), ("back", "/events?state=due")]).unwrap();
-        assert_eq!((chosen.act, chosen.ids.len(), chosen.back.as_str()), (Act::Fail, 2, "/events?state=due"));
+        assert_eq!((chosen.act, chosen.ids.len(), chosen.back.as_str()), (Act::Fail, 1, "/events?state=due"));
         let elsewhere = read(&[("action", "retry"), ("id", &id), ("back", "//evil.example")]).unwrap();
         assert_eq!(elsewhere.back, "/");
         assert!(read(&[("action", "retry")]).is_err() && read(&[("id", &id)]).is_err());
         assert!(read(&[("action", "retry"), ("id", "7")]).is_err());
-        let many = vec![("id", id.as_str()); MOST + 1];
+        assert!(read(&[("action", "retry"), ("id", &id), ("destination", "mail")]).is_err());
+        let many: Vec<String> = (0..=MOST).map(|_| Uuid::now_v7().to_string()).collect();
+        let many: Vec<(&str, &str)> = many.iter().map(|id| ("id", id.as_str())).collect();
         assert!(read(&[&[("action", "retry")], many.as_slice()].concat()).is_err());
     }
 

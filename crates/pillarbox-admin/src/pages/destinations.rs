@@ -12,7 +12,7 @@ use super::range::{Choice, RangeAsked};
 use super::tested::{Outcome, Tested};
 use super::words::{self, When};
 use crate::access::Operator;
-use crate::asked::{Asked, At};
+use crate::asked::{Asked, At, Unfilled};
 use crate::desk::{Desk, DestinationInfo, DestinationStatus, Health};
 use crate::refusal::{Refusal, in_query};
 
@@ -200,6 +200,7 @@ pub(super) async fn pause(
     Operator(who): Operator,
     Using(desk): Using<Arc<Desk>>,
     At(name): At<String>,
+    _: Unfilled,
 ) -> Result<Response, Refusal> {
     desk.pause(&name, &who.name).await?;
     Ok(then("/destinations?did=pause"))
@@ -209,6 +210,7 @@ pub(super) async fn resume(
     Operator(who): Operator,
     Using(desk): Using<Arc<Desk>>,
     At(name): At<String>,
+    _: Unfilled,
 ) -> Result<Response, Refusal> {
     desk.resume(&name, &who.name).await?;
     Ok(then("/destinations?did=resume"))
@@ -218,6 +220,7 @@ pub(super) async fn test(
     Operator(who): Operator,
     Using(desk): Using<Arc<Desk>>,
     At(name): At<String>,
+    _: Unfilled,
 ) -> Result<Response, Refusal> {
     let outcome = Outcome::of(&desk.test(&name, &who.name).await?);
     Ok(then(&format!("/destinations?did={outcome}#{}", in_query(&name))))

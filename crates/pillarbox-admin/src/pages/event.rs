@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Form, State as Using};
+use axum::extract::State as Using;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
@@ -18,7 +18,7 @@ use super::rows::Row;
 use super::words::{self, When};
 use crate::access::login::place;
 use crate::access::{Operator, Viewer};
-use crate::asked::At;
+use crate::asked::{At, Filled};
 use crate::desk::{Desk, EventStory, Moment, What, WholePayload};
 use crate::refusal::Refusal;
 
@@ -196,24 +196,33 @@ pub(super) async fn payload(_: Viewer, Using(desk): Using<Arc<Desk>>, At(id): At
     Ok(([(CONTENT_TYPE, kind.to_owned()), (CONTENT_DISPOSITION, kept)], body).into_response())
 }
 
-#[derive(Deserialize)]
-pub(super) struct Acted {
-    /// The page to return to after the action.
-    back: Option<String>,
-    #[serde(default)]
+/// The page to return to after an action; the event itself if it is empty.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RetryAsked {
+    back: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct FailAsked {
+    back: String,
     reason: String,
-    /// The only destination of a replay; all if it is empty.
-    #[serde(default)]
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ReplayAsked {
+    back: String,
+    /// The only destination; all if it is empty.
     destination: String,
 }
 
-impl Acted {
-    /// Redirects to a list, or to the event with a notice of the action.
-    fn then(&self, id: Uuid, did: &str) -> Response {
-        match &self.back {
-            Some(back) => then(place(Some(back))),
-            None => then(&format!("/events/{id}?did={did}")),
-        }
+/// Redirects to a list, or to the event with a notice of the action.
+fn to(back: &str, id: Uuid, did: &str) -> Response {
+    match back {
+        "" => then(&format!("/events/{id}?did={did}")),
+        back => then(place(Some(back))),
     }
 }
 
@@ -221,10 +230,10 @@ pub(super) async fn retry(
     Operator(who): Operator,
     Using(desk): Using<Arc<Desk>>,
     At(id): At<Uuid>,
-    Form(acted): Form<Acted>,
+    Filled(asked): Filled<RetryAsked>,
 ) -> Result<Response, Refusal> {
     match desk.retry(vec![id], &who.name).await?.first() {
-        Some((_, Retried::Due)) => Ok(acted.then(id, "retry")),
+        Some((_, Retried::Due)) => Ok(to(&asked.back, id, "retry")),
         Some((_, Retried::BeingSent)) => Err(not_now()),
         Some((_, Retried::Delivered)) => Err(unchanged("it is already delivered; replay it to send it again")),
         Some((_, Retried::Unknown)) | None => Err(gone()),
@@ -235,10 +244,10 @@ pub(super) async fn fail(
     Operator(who): Operator,
     Using(desk): Using<Arc<Desk>>,
     At(id): At<Uuid>,
-    Form(acted): Form<Acted>,
+    Filled(asked): Filled<FailAsked>,
 ) -> Result<Response, Refusal> {
-    match desk.fail(&[id], &acted.reason, &who.name).await?.first() {
-        Some((_, Marked::Failed)) => Ok(acted.then(id, "fail")),
+    match desk.fail(&[id], &asked.reason, &who.name).await?.first() {
+        Some((_, Marked::Failed)) => Ok(to(&asked.back, id, "fail")),
         Some((_, Marked::BeingSent)) => Err(not_now()),
         Some((_, Marked::Delivered)) => Err(unchanged("it is already delivered")),
         Some((_, Marked::Already)) => Err(unchanged("it is already a dead letter")),
@@ -250,11 +259,11 @@ pub(super) async fn replay(
     Operator(who): Operator,
     Using(desk): Using<Arc<Desk>>,
     At(id): At<Uuid>,
-    Form(acted): Form<Acted>,
+    Filled(asked): Filled<ReplayAsked>,
 ) -> Result<Response, Refusal> {
-    let only = Some(acted.destination.as_str()).filter(|name| !name.is_empty());
+    let only = Some(asked.destination.as_str()).filter(|name| !name.is_empty());
     match desk.replay(&[id], only, &who.name).await?.first() {
-        Some((_, Replayed::As { id })) => Ok(acted.then(*id, "replay")),
+        Some((_, Replayed::As { id })) => Ok(to(&asked.back, *id, "replay")),
         Some((_, Replayed::Pending)) => Err(unchanged("it is not delivered yet; retry it to make it due now")),
         Some((_, Replayed::NotRouted)) => Err(unchanged("no route leads it to this destination")),
         Some((_, Replayed::Unknown)) | None => Err(gone()),

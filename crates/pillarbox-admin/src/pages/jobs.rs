@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::frame::{Frame, Looking, shown, then};
 use super::words::{self, When};
 use crate::access::Operator;
-use crate::asked::At;
+use crate::asked::{At, Unfilled};
 use crate::desk::{Desk, Job, JobState};
 use crate::refusal::Refusal;
 
@@ -102,6 +102,7 @@ pub(super) async fn cancel(
     Operator(who): Operator,
     Using(desk): Using<Arc<Desk>>,
     At(id): At<Uuid>,
+    _: Unfilled,
 ) -> Result<Response, Refusal> {
     desk.cancel(id, &who.name).await?;
     Ok(then(&format!("/jobs/{id}?did=cancel")))
