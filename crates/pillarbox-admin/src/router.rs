@@ -93,7 +93,7 @@ impl Admin {
     }
 
     /// Sets the header in which a [trusted proxy](Self::trusted_proxies) names the user that it has authenticated. The user must be
-    /// one of [`users`](Self::users), with or without a password. The proxy must remove this header from the requests of its clients.
+    /// one of [`users`](Self::users), with or without a password; without users the header has no effect. The proxy must remove this header from the requests of its clients.
     pub fn user_header(mut self, header: Option<HeaderName>) -> Self {
         self.access.user_header = header;
         self

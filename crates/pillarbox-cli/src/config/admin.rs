@@ -108,6 +108,13 @@ pub(super) fn lower(mut section: Section<'_>) -> AdminSettings {
         section.problem("user_header", "is set without trusted_proxies; name the proxy that sends it there");
     }
     let users = lower_users(section.section("users"), user_header.is_some());
+    if user_header.is_some() && users.is_empty() {
+        section.problem(
+            "user_header",
+            "is set without users and so has no effect: every request is read-only; add [admin.users.NAME] with a role for \
+             each user that the proxy names",
+        );
+    }
     let address = listen.address();
     if users.is_empty() && !address.ip().is_loopback() {
         section.problem(

@@ -38,6 +38,10 @@ fn what_is_wrong_is_told_with_its_key_and_never_the_secret() {
         ("[admin]\nmask = [\"card\"]", "admin.mask has"),
         ("[admin]\ntrusted_proxies = [\"10.0.0.0/99\"]", "admin.trusted_proxies has \"10.0.0.0/99\""),
         ("[admin]\nuser_header = \"x-user\"", "admin.user_header is set without trusted_proxies"),
+        (
+            "[admin]\nuser_header = \"x-user\"\ntrusted_proxies = [\"10.0.0.1\"]",
+            "admin.user_header is set without users",
+        ),
         ("[admin]\nuser_header = \"a b\"", "admin.user_header is \"a b\", but must be the name of a header"),
         ("[admin.users.a]\ntoken = \"t0p\"", "admin.users.a has no role"),
         ("[admin.users.a]\nrole = \"viewer\"", "admin.users.a has neither password nor token"),
