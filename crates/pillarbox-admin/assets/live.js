@@ -36,6 +36,14 @@
     }
   });
 
+  // The text at an address. Without a session the answer is a log-in page: it is shown, and never taken for the text.
+  const read = async (address, options) => {
+    const response = await fetch(address, options);
+    if (response.redirected) location.reload();
+    if (response.redirected || !response.ok) throw new Error(String(response.status));
+    return response.text();
+  };
+
   // Copying what stands in a box.
   for (const button of document.querySelectorAll("button[data-copy]")) {
     button.hidden = !navigator.clipboard;
@@ -44,15 +52,16 @@
     const button = event.target instanceof Element && event.target.closest("button[data-copy]");
     const source = button && document.getElementById(button.dataset.copy);
     if (!source) return;
+    button.dataset.name ||= button.textContent;
     try {
       const whole = button.dataset.copyFrom;
-      await navigator.clipboard.writeText(whole ? await (await fetch(whole)).text() : source.textContent);
-      const before = button.textContent;
+      await navigator.clipboard.writeText(whole ? await read(whole) : source.textContent);
       button.textContent = "Copied";
-      setTimeout(() => { button.textContent = before; }, 1500);
     } catch {
       // Without the right to do so there is still the selection.
+      button.textContent = "Not copied";
     }
+    setTimeout(() => { button.textContent = button.dataset.name || button.textContent; }, 1500);
   });
 
   // Fields that are not filled in make no part of a link.
@@ -217,13 +226,13 @@
     if (!on || busy || document.hidden) return;
     busy = true;
     try {
-      const response = await fetch(location.href, { headers: { accept: "text/html" }, cache: "no-store" });
-      if (response.redirected) {
+      const text = await read(location.href, { headers: { accept: "text/html" }, cache: "no-store" });
+      const page = new DOMParser().parseFromString(text, "text/html");
+      // The log-in page of a proxy may come without a redirect.
+      if (!page.getElementById("who")) {
         location.reload();
         return;
       }
-      if (!response.ok) throw new Error(String(response.status));
-      const page = new DOMParser().parseFromString(await response.text(), "text/html");
       for (const old of [...document.querySelectorAll("[data-live]")]) {
         const fresh = page.getElementById(old.id);
         if (fresh && !selected(old)) update(old, fresh);

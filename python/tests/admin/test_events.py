@@ -316,6 +316,31 @@ def test_a_payload_is_copied(operator: Browser, admin: Admin) -> None:
     assert json.loads(copied) == admin.show(event)["payload"]
 
 
+def test_only_a_payload_is_copied_and_no_log_in_page(operator: Browser, admin: Admin) -> None:
+    payload = {"case": new_case("large"), "text": "x" * 300_000}
+    event = admin.emit("orders.large", payload, options=("--repeatable", "--deliver-at", furniture.LATER))
+    operator.cdp("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    operator.open(f"/events/{event}")
+    operator.click("#copy-payload")
+    operator.wait_for_text("#copy-payload", "Copied")
+    assert json.loads(operator.promise("navigator.clipboard.readText()")) == payload
+    operator.wait_for_text("#copy-payload", "Copy payload")
+    # An answer that is an error is no payload.
+    operator.promise("navigator.clipboard.writeText('before')")
+    operator.expect("status of 404")
+    operator.script("document.getElementById('copy-payload').dataset.copyFrom = '/nowhere'")
+    operator.click("#copy-payload")
+    operator.wait_for_text("#copy-payload", "Not copied")
+    assert operator.promise("navigator.clipboard.readText()") == "before"
+    # Without a session the answer is the log-in page, which is shown.
+    operator.script("document.getElementById('live').click()")
+    operator.script(f"document.getElementById('copy-payload').dataset.copyFrom = '/events/{event}/payload'")
+    operator.cdp("Network.clearBrowserCookies")
+    operator.click("#copy-payload")
+    operator.wait("one is asked who one is", lambda: operator.path.startswith("/login?next="))
+    assert operator.promise("navigator.clipboard.readText()") == "before"
+
+
 def test_an_event_that_was_delivered_after_failures_shows_them(operator: Browser, admin: Admin) -> None:
     case = new_case("flaky")
     smooth = furniture.delivered(admin, f"orders.{case}", new_case("smooth"))

@@ -55,3 +55,19 @@ def test_who_tries_too_often_is_told_to_wait(visitor: Browser) -> None:
     assert wrong >= 5
     visitor.expect("status of 429")
     visitor.wait_for_text("#login-error", "Too many attempts. Try again in ")
+
+
+def test_a_page_that_is_open_becomes_the_log_in_page_when_the_session_ends(operator: Browser) -> None:
+    operator.open("/")
+    operator.wait_for_text("h1", "Overview")
+    operator.cdp("Network.clearBrowserCookies")
+    operator.wait("one is asked who one is", lambda: operator.path.startswith("/login?next="))
+
+
+def test_a_log_in_page_that_comes_without_a_redirect_is_shown_and_no_part_of_a_page(operator: Browser) -> None:
+    operator.open("/")
+    operator.wait_for_text("h1", "Overview")
+    operator.cdp("Network.clearBrowserCookies")
+    # As behind a proxy that answers with its own page at every address.
+    operator.script("history.replaceState(null, '', '/login')")
+    operator.wait("the log-in page is shown", lambda: operator.has("#login"))
