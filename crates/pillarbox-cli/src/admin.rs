@@ -1,5 +1,6 @@
 //! The program's admin: builds the desk and the router of `pillarbox-admin` from the configuration, and listens.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,12 +26,13 @@ const CONNECTIONS: usize = 512;
 const LONGEST_TEST: Duration = Duration::from_secs(45);
 
 /// How strictly the admin must be served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Insistence {
     /// `pillarbox admin`: it must be served.
     Always,
     /// Beside a relay: at the configured address, or at the default address if that is free.
     Beside,
+    /// `pillarbox dev`: on a listener that is already bound.
+    Bound(std::net::TcpListener),
 }
 
 /// Returns the desk that the configuration describes, for commands.
@@ -106,27 +108,8 @@ pub(crate) async fn serve(
     insistence: Insistence,
     desk: Desk,
 ) -> anyhow::Result<Option<Serving>> {
-    let beside = insistence == Insistence::Beside;
-    if beside && settings.listen == Listen::Off {
-        return Ok(None);
-    }
+    let Some(listener) = listener(settings.listen, insistence).await? else { return Ok(None) };
     let tls = settings.tls.as_ref().map(Tls::read).transpose()?;
-    let address = settings.listen.address();
-    let listener = match TcpListener::bind(address).await {
-        Ok(listener) => listener,
-        Err(error) if beside && settings.listen == Listen::Usual => {
-            tracing::warn!(
-                %address, %error,
-                "admin not served: listening failed; set admin.listen to another port, or to \"off\""
-            );
-            return Ok(None);
-        }
-        Err(error) => {
-            return Err(error).with_context(|| {
-                format!("admin.listen: listening on {address} failed; choose another port or address")
-            });
-        }
-    };
     let address = listener.local_addr()?;
     let admin = Admin::new(Arc::new(desk))
         .users(users(&settings.users, environment)?)
@@ -141,4 +124,34 @@ pub(crate) async fn serve(
     let door = Door::new("admin", listener, CONNECTIONS).with_tls(tls);
     let door = door.shared(move |address| proxies.contain(address));
     Ok(Some(door.open(admin.router())))
+}
+
+/// Returns the listener. `None` if the admin is off, or if the default address is in use.
+async fn listener(listen: Listen, insistence: Insistence) -> anyhow::Result<Option<TcpListener>> {
+    let beside = match insistence {
+        Insistence::Bound(listener) => {
+            listener.set_nonblocking(true)?;
+            return Ok(Some(TcpListener::from_std(listener)?));
+        }
+        Insistence::Beside if listen == Listen::Off => return Ok(None),
+        Insistence::Beside => true,
+        Insistence::Always => false,
+    };
+    let address = listen.address();
+    match TcpListener::bind(address).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if beside && listen == Listen::Usual => {
+            tracing::warn!(
+                %address, %error,
+                "admin not served: listening failed; set admin.listen to another port, or to \"off\""
+            );
+            Ok(None)
+        }
+        Err(error) => Err(error).with_context(|| taken(address)),
+    }
+}
+
+/// Returns the text of an address that cannot be listened on.
+pub(crate) fn taken(address: SocketAddr) -> String {
+    format!("admin.listen: listening on {address} failed; choose another port or address")
 }

@@ -16,6 +16,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::{Misuse, Session, relay};
+use crate::admin::{Insistence, taken};
 use crate::config::Environment;
 use crate::config::admin::{Listen, USUAL};
 use crate::config::destination::registry;
@@ -83,10 +84,10 @@ pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>, output: Ou
     } else {
         (None, Some(Arc::new(printer) as Arc<dyn Observer>))
     };
-    session.settings.admin.listen = pages(session.settings.admin.listen)?;
+    let pages = pages(&mut session.settings.admin.listen)?;
     prepare(&session).await?;
     begin(&session, receiver.as_ref(), arguments.database.is_some())?;
-    relay::deliver(&relay::Arguments::default(), &session, observer).await
+    relay::deliver(&relay::Arguments::default(), &session, observer, pages).await
 }
 
 /// Makes the receiver the only destination, and routes everything to it.
@@ -98,13 +99,18 @@ fn send_all_to(receiver: &Receiver, session: &mut Session) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Returns the configured address of the pages, or the default address, or a free one.
-fn pages(listen: Listen) -> anyhow::Result<Listen> {
-    if listen != Listen::Usual {
-        return Ok(listen);
-    }
-    let free = TcpListener::bind(USUAL).or_else(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
-    Ok(Listen::At(free.and_then(|free| free.local_addr()).context("no free port for the pages; set admin.listen")?))
+/// Binds the configured address of the pages, or the default address, or a free one. The address is replaced by the bound
+/// one, which is printed and served: nothing else can take it in between.
+fn pages(listen: &mut Listen) -> anyhow::Result<Insistence> {
+    let bound = match *listen {
+        Listen::Off => return Ok(Insistence::Beside),
+        Listen::At(address) => TcpListener::bind(address).with_context(|| taken(address))?,
+        Listen::Usual => TcpListener::bind(USUAL)
+            .or_else(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
+            .context("no free port for the pages; set admin.listen")?,
+    };
+    *listen = Listen::At(bound.local_addr()?);
+    Ok(Insistence::Bound(bound))
 }
 
 /// Creates or upgrades the tables, and notes other relays, which take a part of the events.

@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
 const LEAST_PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> anyhow::Result<()> {
-    deliver(arguments, session, None).await
+    deliver(arguments, session, None, Insistence::Beside).await
 }
 
 /// Delivers until SIGTERM or SIGINT, with an observer besides the configured ones.
@@ -57,13 +57,14 @@ pub(super) async fn deliver(
     arguments: &Arguments,
     session: &Session,
     observer: Option<Arc<dyn Observer>>,
+    pages: Insistence,
 ) -> anyhow::Result<()> {
     let stop = stop_signal(Some(session.log_name("relay_shutdown")))?;
     let source = Arc::new(session.source(Missing::Create(session.output)).await?);
     let builder = observer.into_iter().fold(build(session, &source)?, RelayBuilder::observer);
     let (builder, mut company) = Company::join(builder, arguments, session, &source)?;
     let relay = builder.build()?;
-    company.attend(&relay, session, &source).await?;
+    company.attend(&relay, session, &source, pages).await?;
     for remark in remarks(session) {
         tracing::warn!("{remark}");
     }
@@ -166,7 +167,13 @@ impl Company {
     }
 
     /// Serves the metrics and the admin, if they are configured.
-    async fn attend(&mut self, relay: &Relay, session: &Session, source: &Source) -> anyhow::Result<()> {
+    async fn attend(
+        &mut self,
+        relay: &Relay,
+        session: &Session,
+        source: &Source,
+        pages: Insistence,
+    ) -> anyhow::Result<()> {
         if let (Some(listen), Some((health, prometheus))) = (session.settings.metrics.listen, self.shown.take()) {
             prometheus.watch(relay.monitor());
             self.serving = Some(web::serve(listen, health, prometheus).await?);
@@ -175,7 +182,7 @@ impl Company {
         if !matches!(source, Source::Adopted(_)) && settings.listen != Listen::Off {
             let people = Opened::beside(&session.settings.database).await?.people();
             let desk = admin::desk_that_tests(people, &session.settings, &session.environment);
-            self.admin = admin::serve(settings, &session.environment, Insistence::Beside, desk).await?;
+            self.admin = admin::serve(settings, &session.environment, pages, desk).await?;
         }
         Ok(())
     }

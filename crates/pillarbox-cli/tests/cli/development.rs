@@ -93,3 +93,27 @@ async fn pages_are_served_at_a_free_port() {
     assert!(one.terminate(PATIENCE).await.unwrap().success());
     assert!(other.terminate(PATIENCE).await.unwrap().success());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_free_port_that_is_configured_is_printed_and_served() {
+    let home = Home::with_config(DISCARD);
+    let mut command = home.command(&["dev"]);
+    command.env("PILLARBOX_ADMIN_LISTEN", "127.0.0.1:0");
+    let mut dev = Program::start(command);
+    let line = dev.wait_for_line("pages    http://127.0.0.1:", PATIENCE).await.unwrap();
+    let address = line.split("http://").nth(1).unwrap().trim().to_owned();
+    assert!(!address.ends_with(":0"), "{address}");
+    // It is bound before it is printed.
+    assert_eq!(Client::new(&address).get("/").await.status, 200);
+    let taken = {
+        let mut command = home.command(&["dev"]);
+        command.env("PILLARBOX_ADMIN_LISTEN", &address);
+        command.output().unwrap()
+    };
+    let told = String::from_utf8_lossy(&taken.stderr).into_owned();
+    assert!(
+        !taken.status.success() && told.contains(&format!("admin.listen: listening on {address} failed")),
+        "{told}"
+    );
+    assert!(dev.terminate(PATIENCE).await.unwrap().success());
+}
