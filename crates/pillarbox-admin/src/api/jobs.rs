@@ -53,6 +53,8 @@ pub(super) struct PreviewAsked {
     filter: FilterAsked,
     #[serde(default, deserialize_with = "maybe_object")]
     group: Option<GroupNamed>,
+    /// For `replay`: the only destination that receives the new events; all their destinations by default
+    destination: Option<String>,
 }
 
 /// Work on many events
@@ -64,6 +66,9 @@ pub(super) struct JobAsked {
     filter: FilterAsked,
     #[serde(default, deserialize_with = "maybe_object")]
     group: Option<GroupNamed>,
+    /// For `replay`: the only destination that receives the new events; all their destinations by default. Without
+    /// `filter.destination`, the job has only events that are routed to it
+    destination: Option<String>,
     /// The maximum number of events per second; no limit by default
     #[schema(minimum = 0.001, maximum = 100000)]
     rate: Option<f64>,
@@ -73,7 +78,7 @@ pub(super) struct JobAsked {
     reason: String,
 }
 
-fn scope(mut asked: FilterAsked, group: Option<GroupNamed>) -> Result<JobScope, Refusal> {
+fn scope(mut asked: FilterAsked, group: Option<GroupNamed>, replay_to: Option<String>) -> Result<JobScope, Refusal> {
     let group = group.map(|group| {
         let named = [Some(group.error.clone()), group.destination.clone()];
         named.into_iter().try_for_each(|text| storable("group", text).map(drop))?;
@@ -84,7 +89,7 @@ fn scope(mut asked: FilterAsked, group: Option<GroupNamed>) -> Result<JobScope, 
         let usual = || ago(Duration::from_secs(u64::from(WINDOW_HOURS) * 3600));
         asked.failed_since = asked.failed_since.or_else(|| Some(usual()));
     }
-    Ok(JobScope { filter: asked.filter()?, group: group.transpose()? })
+    Ok(JobScope { filter: asked.filter()?, group: group.transpose()?, replay_to: storable("destination", replay_to)? })
 }
 
 fn action(name: ActionName, reason: String) -> Action {
@@ -189,7 +194,7 @@ pub(super) async fn preview(
     State(desk): AtDesk,
     Body(body): Body<PreviewAsked>,
 ) -> Result<Json<Preview>, Refusal> {
-    let scope = scope(body.filter, body.group)?;
+    let scope = scope(body.filter, body.group, body.destination)?;
     let preview = desk.preview(&action(body.action, String::new()), &scope).await?;
     Ok(Json(Preview { count: preview.count, at_least: preview.at_least }))
 }
@@ -213,7 +218,7 @@ pub(super) async fn start(
     State(desk): AtDesk,
     Body(body): Body<JobAsked>,
 ) -> Result<Response, Refusal> {
-    let scope = scope(body.filter, body.group)?;
+    let scope = scope(body.filter, body.group, body.destination)?;
     // The reason is checked for actions that do not use it, too.
     check_reason(&body.reason)?;
     let job = desk.start(action(body.action, body.reason), &scope, body.rate, &who.name).await?;

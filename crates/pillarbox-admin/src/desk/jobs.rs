@@ -40,6 +40,9 @@ pub struct JobScope {
     pub filter: EventFilter,
     /// One group of dead letters.
     pub group: Option<GroupKey>,
+    /// For a replay: the only destination that receives the new events. Without a destination in the filter, the job has
+    /// only events that are routed to it.
+    pub replay_to: Option<String>,
 }
 
 /// The destination and the error that the dead letters of a group share.
@@ -161,8 +164,13 @@ impl Desk {
     /// Returns the number of events that a job would have.
     ///
     /// # Errors
-    /// Fails if the action is not possible for events in this state, or if the database fails.
+    /// Fails if the action is not possible for events in this state, if the destination of a replay is unknown, or if the
+    /// database fails.
     pub async fn preview(&self, action: &Action, scope: &JobScope) -> Result<Preview, DeskError> {
+        self.count(action, &self.checked_scope(action, scope).await?).await
+    }
+
+    async fn count(&self, action: &Action, scope: &JobScope) -> Result<Preview, DeskError> {
         let chosen = Chosen { filter: self.job_filter(action, scope)?, group: scope.group.clone() };
         if scope.group.is_none() && scope.filter.is_all_failed(action) {
             let failed = self.store.depth().await?.failed;
@@ -183,8 +191,8 @@ impl Desk {
     /// Starts a job. It searches for its events while it runs, and skips events that fail again after its start.
     ///
     /// # Errors
-    /// Fails if the action is not possible for events in this state, if the rate is outside [`RATES`], if too many jobs are
-    /// running, or if the database fails.
+    /// Fails if the action is not possible for events in this state, if the destination of a replay is unknown, if the rate is
+    /// outside [`RATES`], if too many jobs are running, or if the database fails.
     pub async fn start(
         &self,
         action: Action,
@@ -203,7 +211,8 @@ impl Desk {
             Action::Fail { reason } => Action::Fail { reason: given_up_because(&reason, who)? },
             other => other,
         };
-        let expected = self.preview(&action, scope).await?;
+        let scope = &self.checked_scope(&action, scope).await?;
+        let expected = self.count(&action, scope).await?;
         let state = self.job_filter(&action, scope)?.state;
         let job = NewJob {
             id: Uuid::now_v7(),
@@ -260,6 +269,20 @@ impl Desk {
         self.job(id).await
     }
 
+    /// Returns the scope with the filter of its only destination, so that a job has no events that it cannot replay.
+    async fn checked_scope(&self, action: &Action, scope: &JobScope) -> Result<JobScope, DeskError> {
+        let mut scope = scope.clone();
+        if let Some(name) = &scope.replay_to {
+            if *action != Action::Replay {
+                let what = format!("a destination is for replay only; {} without it", action.as_str());
+                return Err(DeskError::Refused(what));
+            }
+            self.check_destination(name).await?;
+            scope.filter.destination = scope.filter.destination.or_else(|| scope.replay_to.clone());
+        }
+        Ok(scope)
+    }
+
     /// Returns the filter with the state that the action needs.
     fn job_filter(&self, action: &Action, scope: &JobScope) -> Result<Filter, DeskError> {
         let state = scope.filter.state;
@@ -293,12 +316,16 @@ impl EventFilter {
 
 impl JobScope {
     fn shown(&self) -> String {
-        match &self.group {
+        let events = match &self.group {
             None => self.filter.shown(),
             Some(group) => {
                 let destination = group.destination.as_deref().unwrap_or("no destination");
                 format!("{} of {destination}: {}", self.filter.shown(), group.error)
             }
+        };
+        match &self.replay_to {
+            None => events,
+            Some(name) => format!("{events}, only to {name}"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Form, State as Using};
+use axum::extract::State as Using;
 use axum::response::Response;
 use serde::Deserialize;
 
@@ -11,15 +11,13 @@ use super::frame::{Frame, Looking, shown, then};
 use super::narrowed::Narrowed;
 use super::words;
 use crate::access::Operator;
-use crate::asked::{AskedBoth, bad, storable};
+use crate::asked::{AskedBoth, FilledBoth, bad, storable};
 use crate::desk::{Action, Desk, GroupKey, JobScope};
 use crate::refusal::Refusal;
 
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct BulkAsked {
-    #[serde(flatten)]
+#[derive(Debug, Default)]
+struct BulkAsked {
     narrowed: Narrowed,
-    #[serde(flatten)]
     job: JobAsked,
 }
 
@@ -31,6 +29,8 @@ pub(super) struct JobAsked {
     grouped: String,
     group_destination: String,
     group_error: String,
+    /// The only destination of a replay; all if it is empty.
+    replay_to: String,
     rate: String,
     reason: String,
 }
@@ -49,7 +49,18 @@ struct Bulk {
     /// The filter, for people and for the form.
     filter: Vec<(&'static str, String)>,
     group: Option<(String, String)>,
+    /// The destinations that a replay may be limited to.
+    choices: Vec<Choice>,
+    /// The only destination of a replay; all if it is empty.
+    replay_to: String,
     back: String,
+}
+
+/// A destination of a replay, or all of them if the name is empty.
+struct Choice {
+    name: String,
+    place: String,
+    here: bool,
 }
 
 impl BulkAsked {
@@ -71,7 +82,33 @@ impl BulkAsked {
         for text in [&self.job.group_destination, &self.job.group_error] {
             storable("group", Some(text.clone()))?;
         }
-        Ok(JobScope { filter: self.narrowed.filter()?, group: self.group() })
+        let replay_to = Some(self.job.replay_to.clone()).filter(|name| !name.is_empty());
+        let replay_to = storable("replay_to", replay_to)?;
+        Ok(JobScope { filter: self.narrowed.filter()?, group: self.group(), replay_to })
+    }
+
+    /// Returns the destinations of a replay with the links to their previews; none if there is no choice.
+    fn choices(&self, desk: &Desk) -> Vec<Choice> {
+        let names = desk.destination_names();
+        if self.job.action != "replay" || names.len() < 2 {
+            return Vec::new();
+        }
+        let job = &self.job;
+        let choice = |name: &str| Choice {
+            place: self.narrowed.link(
+                "/bulk",
+                &[
+                    ("action", &job.action),
+                    ("grouped", &job.grouped),
+                    ("group_destination", &job.group_destination),
+                    ("group_error", &job.group_error),
+                    ("replay_to", name),
+                ],
+            ),
+            here: name == job.replay_to,
+            name: name.to_owned(),
+        };
+        [""].into_iter().chain(names.iter().map(String::as_str)).map(choice).collect()
     }
 
     fn rate(&self) -> Result<Option<f64>, Refusal> {
@@ -106,7 +143,9 @@ pub(super) async fn preview(
         none: preview.count == 0 && !preview.at_least,
         filter: asked.narrowed.pairs().into_iter().map(|(name, text)| (name, text.to_owned())).collect(),
         group: asked.group().map(|group| (group.destination.unwrap_or_default(), group.error)),
+        choices: asked.choices(&desk),
         back,
+        replay_to: asked.job.replay_to,
         action: asked.job.action,
     }))
 }
@@ -114,8 +153,9 @@ pub(super) async fn preview(
 pub(super) async fn start(
     Operator(who): Operator,
     Using(desk): Using<Arc<Desk>>,
-    Form(asked): Form<BulkAsked>,
+    FilledBoth(narrowed, job): FilledBoth<Narrowed, JobAsked>,
 ) -> Result<Response, Refusal> {
+    let asked = BulkAsked { narrowed, job };
     let (action, _) = asked.action()?;
     let job = desk.start(action, &asked.scope()?, asked.rate()?, &who.name).await?;
     Ok(then(&format!("/jobs/{}?did=start", job.id)))

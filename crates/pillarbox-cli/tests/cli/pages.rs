@@ -9,6 +9,9 @@ use crate::client::Client;
 use crate::delivering::PATIENCE;
 use crate::home::Home;
 
+#[path = "pages/forms.rs"]
+mod forms;
+
 const SCRIPT: &str = "<script>alert('x')</script>";
 
 /// A relay that serves the admin, a receiver that refuses what is said to be bad, and somebody who is logged in.

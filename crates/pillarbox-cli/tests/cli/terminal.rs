@@ -288,6 +288,7 @@ fn shells_complete_the_destinations_of_the_configuration() {
     assert_eq!(names("--config other.toml destinations resume "), ["mail", "runner"]);
     assert_eq!(names("--config=other.toml dead-letters --destination ma"), ["mail"]);
     assert_eq!(names("events list --parked-on no"), ["nowhere"]);
+    assert_eq!(names("events replay --destination no"), ["nowhere"]);
     home.write("pillarbox.toml", "broken");
     assert!(names("destinations pause ").is_empty());
     assert!(!home.path("pillarbox.db").exists());

@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::inspect::Inspect;
-use super::list::Cursor;
+use super::list::{Cursor, ToDestination};
 use crate::error::StoreError;
 
 /// A job to start.
@@ -138,6 +138,8 @@ pub struct JobStep<'a> {
     pub job: &'a JobView,
     /// The events. The list is empty if a page had no events of the job.
     pub ids: &'a [Uuid],
+    /// The only destination that receives replayed events; all their destinations if there is none.
+    pub only: Option<&'a ToDestination>,
     /// The place after the batch; `None` at the end.
     pub next: Option<&'a Cursor>,
 }

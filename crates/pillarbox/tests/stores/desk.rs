@@ -90,13 +90,13 @@ async fn a_job_is_kept_as_it_was_started_and_batches_move_it() {
         later(store).await;
         let (job, lease) = started(store, JobAction::Replay, LEASE).await;
         assert_eq!((job.state, job.done, job.reached.clone()), (JobState::Running, 0, None));
-        let step = JobStep { lease, job: &job, ids: &ids[..2], next: place.as_ref() };
+        let step = JobStep { lease, job: &job, ids: &ids[..2], only: None, next: place.as_ref() };
         assert_eq!(store.step_job(&step).await.unwrap(), Some(2));
         let found = store.job(job.job.id).await.unwrap().unwrap();
         assert_eq!((found.done, found.changed, found.reached), (2, 2, place));
         assert_eq!((found.job.who.as_str(), found.job.rate, found.job.expected_more), ("olga", Some(2.5), true));
         assert!(found.job.scope.contains("failed") && found.ended_at.is_none() && found.took < LEASE);
-        let last = JobStep { lease, job: &job, ids: &ids[2..], next: None };
+        let last = JobStep { lease, job: &job, ids: &ids[2..], only: None, next: None };
         assert_eq!(store.step_job(&last).await.unwrap(), Some(1));
         let found = store.job(job.job.id).await.unwrap().unwrap();
         assert_eq!((found.state, found.done, found.ended_at.is_some()), (JobState::Done, 3, true));
@@ -129,7 +129,7 @@ async fn a_lost_lease_changes_nothing_and_another_process_goes_on() {
             let found = found.unwrap();
             assert_eq!((found.job.id, &found.job.action), (job.job.id, &action));
             let before = due(store).await;
-            let late = JobStep { lease: lost, job: &job, ids: &ids, next: place.as_ref() };
+            let late = JobStep { lease: lost, job: &job, ids: &ids, only: None, next: place.as_ref() };
             assert_eq!(store.step_job(&late).await.unwrap(), None);
             assert!(!store.renew_job(lost).await.unwrap() && !store.fail_job(lost, "late").await.unwrap());
             assert_eq!(due(store).await, before, "{action:?}: nothing was done");
@@ -156,7 +156,7 @@ async fn a_cancelled_job_does_no_further_batch_and_only_so_many_run() {
         assert!(!store.cancel_job(job.job.id, "vera").await.unwrap(), "it has ended");
         let audit = store.audit(None, 1).await.unwrap();
         assert_eq!((audit[0].who.as_str(), audit[0].target.as_str()), ("vera", "retry state=failed"));
-        let step = JobStep { lease, job: &job, ids: &ids, next: None };
+        let step = JobStep { lease, job: &job, ids: &ids, only: None, next: None };
         assert_eq!(store.step_job(&step).await.unwrap(), None);
         assert_eq!(store.depth().await.unwrap().failed, 1);
         let listed: Vec<_> = store.jobs(10).await.unwrap().iter().map(|job| (job.job.id, job.state)).collect();

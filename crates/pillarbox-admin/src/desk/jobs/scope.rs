@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, Utc};
 use pillarbox::Routes;
-use pillarbox::store::{Filter, State};
+use pillarbox::store::{Filter, State, ToDestination};
 use serde::{Deserialize, Serialize};
 
 use super::walk::Chosen;
@@ -26,6 +26,15 @@ pub(super) struct Stored {
     #[serde(default)]
     had_failures: bool,
     group: Option<GroupKey>,
+    /// Left out if there is none, so that an older version of the program can continue any other job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    replay_to: Option<String>,
+}
+
+/// The events of a job, and the only destination of a replay.
+pub(super) struct Scope {
+    pub(super) chosen: Chosen,
+    pub(super) only: Option<ToDestination>,
 }
 
 impl Stored {
@@ -44,6 +53,7 @@ impl Stored {
             failed_since: filter.failed_since,
             had_failures: filter.had_failures,
             group: scope.group.clone(),
+            replay_to: scope.replay_to.clone(),
         }
     }
 
@@ -52,7 +62,7 @@ impl Stored {
     }
 
     /// Reads the stored form. A destination is resolved by the routes of this process.
-    pub(super) fn chosen(json: &str, routes: &Routes) -> Result<Chosen, String> {
+    pub(super) fn scope(json: &str, routes: &Routes) -> Result<Scope, String> {
         let stored: Self = serde_json::from_str(json).map_err(|error| format!("its filter cannot be read: {error}"))?;
         let state = State::parse(&stored.state).ok_or_else(|| format!("its state {:?} is unknown", stored.state))?;
         let filter = EventFilter {
@@ -69,7 +79,8 @@ impl Stored {
             had_failures: stored.had_failures,
         };
         let filter: Filter = filter.with_routes(routes);
-        Ok(Chosen { filter, group: stored.group })
+        let only = stored.replay_to.map(|name| ToDestination { name, routes: routes.clone() });
+        Ok(Scope { chosen: Chosen { filter, group: stored.group }, only })
     }
 }
 
@@ -87,13 +98,17 @@ mod tests {
                 ..EventFilter::default()
             },
             group: Some(GroupKey { destination: None, error: "the receiver answered #".to_owned() }),
+            replay_to: Some("mail".to_owned()),
         };
         let json = Stored::new(&scope, Some(State::Failed)).to_json();
-        let chosen = Stored::chosen(&json, &Routes::default()).unwrap();
+        let Scope { chosen, only } = Stored::scope(&json, &Routes::default()).unwrap();
+        assert_eq!(only.unwrap().name, "mail");
         assert_eq!(chosen.filter.state, Some(State::Failed));
         assert_eq!((chosen.filter.event_type.as_deref(), chosen.filter.failed_since), (Some("order.*"), Some(at)));
         assert_eq!(chosen.group, scope.group);
-        assert!(Stored::chosen(r#"{"state":"failed","tenant":"acme"}"#, &Routes::default()).is_err());
-        assert!(Stored::chosen(r#"{"state":"lost"}"#, &Routes::default()).is_err());
+        assert!(Stored::scope(r#"{"state":"failed","tenant":"acme"}"#, &Routes::default()).is_err());
+        assert!(Stored::scope(r#"{"state":"lost"}"#, &Routes::default()).is_err());
+        let all = Stored::new(&JobScope::default(), Some(State::Delivered)).to_json();
+        assert!(!all.contains("replay_to"), "an older version would refuse the job: {all}");
     }
 }

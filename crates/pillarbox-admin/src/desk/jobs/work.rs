@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pillarbox::store::{AdminStore, JobLease, JobStep, JobView};
+use pillarbox::store::{AdminStore, JobLease, JobStep, JobView, ToDestination};
 use pillarbox::{Routes, StoreError};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::scope::Stored;
+use super::scope::{Scope, Stored};
 use super::walk::{PAGE, Walk};
 
 /// How long a process may miss its heartbeats before another one takes its job.
@@ -27,6 +27,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Worker {
     pub(super) store: Arc<dyn AdminStore>,
     pub(super) routes: Routes,
+}
+
+/// A job that this process works on.
+struct Task<'a> {
+    lease: JobLease,
+    job: &'a JobView,
+    /// The only destination of a replay.
+    only: Option<&'a ToDestination>,
 }
 
 /// Whether a job continues.
@@ -58,15 +66,16 @@ impl Worker {
     /// Works until the job is done or cancelled, or the lease is lost.
     pub(super) async fn work(self, job: JobView, token: Uuid) {
         let lease = JobLease { job: job.job.id, token, lasts: LEASE };
-        let chosen = match Stored::chosen(&job.job.scope, &self.routes) {
-            Ok(chosen) => chosen,
+        let Scope { chosen, only } = match Stored::scope(&job.job.scope, &self.routes) {
+            Ok(scope) => scope,
             Err(error) => return self.give_up(lease, &error).await,
         };
+        let task = Task { lease, job: &job, only: only.as_ref() };
         let mut walk = Walk::new(chosen, Some(job.started_at), job.reached.clone());
         let mut pace = Pace::new(job.job.rate);
         let mut failures = 0;
         loop {
-            match self.step(lease, &job, &mut walk, &mut pace).await {
+            match self.step(&task, &mut walk, &mut pace).await {
                 Ok(Step::More) => failures = 0,
                 Ok(Step::Over) => return,
                 Err(error) if failures >= FAILURES => return self.give_up(lease, &error.to_string()).await,
@@ -79,12 +88,13 @@ impl Worker {
         }
     }
 
-    async fn step(&self, lease: JobLease, job: &JobView, walk: &mut Walk, pace: &mut Pace) -> Result<Step, StoreError> {
+    async fn step(&self, task: &Task<'_>, walk: &mut Walk, pace: &mut Pace) -> Result<Step, StoreError> {
+        let Task { lease, job, only } = *task;
         let Some(stretch) = walk.next(self.store.as_ref(), pace.batch()).await? else { return Ok(Step::Over) };
         if !self.wait(lease, pace.next_for(stretch.ids.len())).await? {
             return Ok(Step::Over);
         }
-        let step = JobStep { lease, job, ids: &stretch.ids, next: stretch.next.as_ref() };
+        let step = JobStep { lease, job, ids: &stretch.ids, only, next: stretch.next.as_ref() };
         if self.store.step_job(&step).await?.is_none() {
             return Ok(Step::Over);
         }

@@ -77,7 +77,7 @@ async fn choose(arguments: &Arguments, desk: &Desk) -> anyhow::Result<JobScope> 
         }
     };
     let filter = EventFilter { failed_since: Some(since), ..which.filter() };
-    Ok(JobScope { filter, group })
+    Ok(JobScope { filter, group, replay_to: None })
 }
 
 fn window(arguments: &Arguments) -> humantime::FormattedDuration {

@@ -8,6 +8,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::super::Session;
+use super::super::completions::destinations;
 use super::super::destinations::who;
 use super::event_id;
 use crate::admin;
@@ -29,7 +30,7 @@ pub(crate) struct Replay {
     #[arg(required = true, value_parser = event_id)]
     ids: Vec<Uuid>,
     /// Send the new events to this destination only; all their destinations by default
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = destinations())]
     destination: Option<String>,
 }
 

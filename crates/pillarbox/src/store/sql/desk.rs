@@ -106,7 +106,7 @@ async fn start<D: Database>(
 }
 
 async fn step<D: Database>(store: &D, step: &JobStep<'_>) -> Result<Option<usize>, DriverError> {
-    let JobStep { lease, job, ids, next } = step;
+    let JobStep { lease, job, ids, only, next } = step;
     let ids = distinct(ids);
     let asked = Asked { ids: &ids, unchanged_since: Some(job.started_at) };
     let mut tx = store.begin(Through::People).await?;
@@ -120,7 +120,7 @@ async fn step<D: Database>(store: &D, step: &JobStep<'_>) -> Result<Option<usize
             let told = store.fail_events(&mut tx, asked, reason).await?;
             answers(&ids, &told, Marked::of).iter().filter(|(_, answer)| *answer == Marked::Failed).count()
         }
-        JobAction::Replay => act::replay_events::<D>(&mut tx, asked, None).await?.0.len(),
+        JobAction::Replay => act::replay_events::<D>(&mut tx, asked, *only).await?.0.len(),
     };
     let call = held(D::statements().job_step, *lease)
         .bind(next.map(ToString::to_string))
