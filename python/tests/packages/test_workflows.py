@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -70,3 +72,30 @@ def test_a_tree_of_another_version_is_not_released():
     )
     assert checked.returncode == 1
     assert "the tag is v999.0.0" in checked.stderr
+
+
+def test_a_package_for_node_of_another_version_or_repository_is_not_released(tmp_path):
+    files = (
+        "scripts/check-release",
+        "Cargo.toml",
+        "CHANGELOG.md",
+        "deploy/kubernetes/kustomization.yaml",
+        "deploy/kubernetes/migrate/kustomization.yaml",
+        "python/pyproject.toml",
+        "node/package.json",
+    )
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+
+    def told() -> str:
+        command = (sys.executable, tmp_path / "scripts/check-release", "v0.1.0")
+        return subprocess.run(command, capture_output=True, text=True).stderr
+
+    assert "node/package.json" not in told()
+    path = tmp_path / "node/package.json"
+    package = json.loads(path.read_text())
+    path.write_text(json.dumps(package | {"version": "0.0.9"}))
+    assert "version in node/package.json is 0.0.9, not " in told()
+    path.write_text(json.dumps(package | {"repository": {"url": "git+https://git.example/another.git"}}))
+    assert "repository.url in node/package.json is not git+" in told()
