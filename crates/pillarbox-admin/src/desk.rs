@@ -21,7 +21,7 @@ pub use self::health::{ENOUGH, Health, RECENT};
 use self::jobs::Jobs;
 pub use self::jobs::{Action, GroupKey, Job, JobScope, JobState, Preview, RATES};
 pub use self::kept::Kept;
-pub use self::metrics::{Metrics, Observations, Overview, Point};
+pub use self::metrics::{DeadSpan, Metrics, Observations, Overview, Point};
 pub use self::problems::{LATE, Problem, ProblemKind};
 pub use self::story::{EventStory, Moment, Request, What};
 use self::testing::Trials;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use pillarbox::delivery::UNROUTED;
-use pillarbox::store::{Depth, Filter, Latency, LogView, Minute, Paging, PausedView, RelayView, Waiting};
+use pillarbox::store::{Depth, Filter, Latency, LogView, Minute, Paging, PausedView, RelayView, State, Waiting};
 
 use super::destinations::DestinationStatus;
 use super::health::RECENT;
@@ -56,6 +56,17 @@ pub struct Observations {
     pub waiting: Vec<Waiting>,
     /// Some types of the events that no route matches.
     pub unrouted: Vec<String>,
+    /// The first and the last dead letter.
+    pub dead_letters: Option<DeadSpan>,
+}
+
+/// The time between the first and the last dead letter that are still there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadSpan {
+    /// When the first one failed for good.
+    pub since: DateTime<Utc>,
+    /// When the last one failed for good, and its error.
+    pub last: (DateTime<Utc>, String),
 }
 
 /// Metrics of a period.
@@ -128,6 +139,9 @@ impl Desk {
         if observed.waiting.iter().any(|waiting| waiting.on == UNROUTED) {
             observed.unrouted = self.unrouted_types().await?;
         }
+        if depth.failed > 0 {
+            observed.dead_letters = self.dead_span().await?;
+        }
         let within: Vec<&Minute> = observed.minutes.iter().filter(|minute| minute.at >= observed.since).collect();
         Ok(Overview {
             at: observed.at,
@@ -148,7 +162,25 @@ impl Desk {
             self.store.pauses(),
             self.store.waiting()
         )?;
-        Ok(Observations { at: Utc::now(), since: ago(window), minutes, relays, pauses, waiting, unrouted: Vec::new() })
+        Ok(Observations {
+            at: Utc::now(),
+            since: ago(window),
+            minutes,
+            relays,
+            pauses,
+            waiting,
+            ..Observations::default()
+        })
+    }
+
+    /// Returns the first and the last dead letter: one row from each end of their index.
+    async fn dead_span(&self) -> Result<Option<DeadSpan>, DeskError> {
+        let filter = Filter { state: Some(State::Failed), ..Filter::default() };
+        let end = |oldest_first| Paging { oldest_first, ..Paging::first(1) };
+        let (first, last) = (end(true), end(false));
+        let (first, last) = tokio::try_join!(self.store.list(&filter, &first), self.store.list(&filter, &last))?;
+        let ends = first.events.into_iter().next().zip(last.events.into_iter().next());
+        Ok(ends.map(|(first, last)| DeadSpan { since: first.updated_at, last: (last.updated_at, last.error_message) }))
     }
 
     /// Returns the types of the events that were parked first, at a bounded cost.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use pillarbox::delivery::UNROUTED;
-use pillarbox::store::LogView;
+use pillarbox::store::{Depth, LogView};
 use serde::Serialize;
 
 use super::destinations::DestinationStatus;
@@ -71,11 +71,11 @@ pub struct Problem {
     pub at_least: bool,
     /// The age of the oldest of these events.
     pub oldest: Option<Duration>,
-    /// When it began.
+    /// When it began: of dead letters, when the first of them failed.
     pub since: Option<DateTime<Utc>>,
     /// When the destination is tried next.
     pub next_probe: Option<DateTime<Utc>>,
-    /// The last error, and its time.
+    /// The last error, and its time: of dead letters, that of the newest.
     pub error: Option<(DateTime<Utc>, String)>,
     /// The user who paused the destination. Without one, the configuration did.
     pub paused_by: Option<String>,
@@ -153,7 +153,14 @@ impl Overview {
             });
         }
         if self.depth.failed > 0 {
-            problems.push(Problem { events: self.depth.failed, ..Problem::new(ProblemKind::DeadLetters) });
+            let span = self.observed.dead_letters.as_ref();
+            problems.push(Problem {
+                events: self.depth.failed,
+                at_least: self.depth.failed >= Depth::EXACT,
+                since: span.map(|span| span.since),
+                error: span.map(|span| span.last.clone()),
+                ..Problem::new(ProblemKind::DeadLetters)
+            });
         }
         problems.extend(self.log.iter().flat_map(of_log));
         // Of two problems of one kind, the one with more events comes first.
@@ -218,11 +225,11 @@ fn of_destination(destination: &DestinationStatus, is_running: bool) -> Option<P
 #[cfg(test)]
 mod tests {
     use pillarbox::Routes;
-    use pillarbox::store::{Depth, LaneView, Minute, PausedView, RelayView, Waiting};
+    use pillarbox::store::{LaneView, Minute, PausedView, RelayView, Waiting};
     use uuid::Uuid;
 
     use super::*;
-    use crate::desk::{Metrics, Observations};
+    use crate::desk::{DeadSpan, Metrics, Observations};
 
     fn now() -> DateTime<Utc> {
         "2026-03-01T12:30:20Z".parse().unwrap()
@@ -288,7 +295,7 @@ mod tests {
         let mut bad = Minute::new(now(), "ledger");
         (bad.delivered, bad.failed) = (1, 3);
         let paused = PausedView { destination: "audit".to_owned(), paused_at: now(), paused_by: "ann".to_owned() };
-        let hour = Some(Duration::from_secs(3600));
+        let (hour, later) = (Some(Duration::from_secs(3600)), now() + chrono::TimeDelta::hours(1));
         let observed = Observations {
             at: now(),
             relays: vec![running(lanes)],
@@ -300,6 +307,7 @@ mod tests {
                 Waiting::new(UNROUTED, 4, None),
             ],
             unrouted: vec!["coupon.issued".to_owned()],
+            dead_letters: Some(DeadSpan { since: now(), last: (later, "410".to_owned()) }),
             ..Observations::default()
         };
         let mut depth = Depth::default();
@@ -324,7 +332,9 @@ mod tests {
         assert_eq!(down.error, Some((now(), "503".to_owned())));
         assert_eq!((problems[1].success_rate, problems[6].paused_by.as_deref()), (Some(0.25), Some("ann")));
         assert_eq!((problems[4].events, problems[7].events), (4, 7));
+        assert_eq!((problems[7].since, &problems[7].error), (Some(now()), &Some((later, "410".to_owned()))));
     }
+
     #[test]
     fn a_log_that_is_lost_unread_behind_or_closed_is_a_problem_and_a_good_one_is_none() {
         let problems = |change: fn(&mut LogView)| {

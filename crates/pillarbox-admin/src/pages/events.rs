@@ -102,10 +102,12 @@ pub(super) async fn list(
     let paging = turned.paging()?;
     let later = paging.after.is_some() || paging.before.is_some();
     // The counts are those of all events, so they would mislead beside another filter.
-    let bare = Narrowed { state: String::new(), ..narrowed.clone() }.is_empty();
+    let bare = Narrowed { state: String::new(), ..narrowed.clone() }.pairs().is_empty();
     let depth = async || if bare { desk.depth().await.map(Some) } else { Ok(None) };
     let (found, depth) = tokio::try_join!(desk.events(&filter, &paging), depth())?;
     let links = Links::of(&narrowed, &paging, &found, filter.state);
+    // A list of one page is its own count.
+    let listed = (!later && found.next.is_none()).then_some(found.events.len());
     if let (Some(_), None, Some(first)) = (&paging.before, &found.previous, &links.first) {
         // The beginning of the list is its first page, which stays up to date.
         return Ok(then(first));
@@ -120,7 +122,7 @@ pub(super) async fn list(
     let sought = !narrowed.search.is_empty() || !narrowed.aggregate_id.is_empty();
     let sought = sought || filter.state == Some(State::Delivered);
     let page = Events {
-        tabs: tabs(&narrowed, depth.as_ref()),
+        tabs: tabs(&narrowed, depth.as_ref(), listed),
         destinations: desk.destination_names(),
         window: window(&narrowed)?,
         unbound: Narrowed { hours: String::new(), failed_since: String::new(), ..narrowed.clone() }
@@ -174,36 +176,43 @@ impl Links {
     }
 }
 
-/// Returns the tabs of all states. Delivered events are not counted, because there may be millions.
-fn tabs(narrowed: &Narrowed, depth: Option<&Depth>) -> Vec<Tab> {
-    let count = |of: fn(&Depth) -> Vec<u64>| depth.map(|depth| told(&of(depth)));
-    let states = [
-        ("all", "", None),
-        state_tab(State::Pending, count(|depth| vec![depth.due, depth.scheduled, depth.sending, depth.parked])),
-        state_tab(State::Due, count(|depth| vec![depth.due])),
-        state_tab(State::Scheduled, count(|depth| vec![depth.scheduled])),
-        state_tab(State::Sending, count(|depth| vec![depth.sending])),
-        state_tab(State::Parked, count(|depth| vec![depth.parked])),
-        state_tab(State::Failed, count(|depth| vec![depth.failed])),
-        state_tab(State::Delivered, None),
-    ];
-    let tab = |(name, state, count): (&'static str, &str, Option<String>)| Tab {
+/// Returns the tabs of all states, with the counts that are known: those of all events beside a list without another filter, and
+/// that of a list that has one page. Delivered events are not counted, because there may be millions.
+fn tabs(narrowed: &Narrowed, depth: Option<&Depth>, listed: Option<usize>) -> Vec<Tab> {
+    let here = narrowed.state.trim();
+    // These two are counted together, up to one limit.
+    let is_cut = depth.is_some_and(|depth| depth.scheduled + depth.sending >= Depth::EXACT);
+    let counted = |state: State| {
+        let depth = depth?;
+        Some(match state {
+            State::Pending => told(&[depth.due, depth.scheduled, depth.sending, depth.parked], is_cut),
+            State::Due => told(&[depth.due], false),
+            State::Scheduled => told(&[depth.scheduled], is_cut),
+            State::Sending => told(&[depth.sending], is_cut),
+            State::Parked => told(&[depth.parked], false),
+            State::Failed => told(&[depth.failed], false),
+            State::Delivered => return None,
+        })
+    };
+    let tab = |name: &'static str, state: &str, counted: Option<String>| Tab {
         name,
         link: Narrowed { state: state.to_owned(), ..narrowed.clone() }.link("/events", &[]),
-        here: narrowed.state == state,
-        count,
+        here: here == state,
+        count: listed.filter(|_| here == state).map(|listed| words::number(listed as u64)).or(counted),
     };
-    states.into_iter().map(tab).collect()
+    let states =
+        [State::Pending, State::Due, State::Scheduled, State::Sending, State::Parked, State::Failed, State::Delivered];
+    let states = states.into_iter().map(|state| tab(state.as_str(), state.as_str(), counted(state)));
+    [tab("all", "", None)].into_iter().chain(states).collect()
 }
 
-fn state_tab(state: State, count: Option<String>) -> (&'static str, &'static str, Option<String>) {
-    (state.as_str(), state.as_str(), count)
-}
-
-/// Returns the sum of counts. It is marked if one of them is the database's estimate.
-fn told(counts: &[u64]) -> String {
-    let about = counts.iter().any(|count| *count >= Depth::EXACT);
-    format!("{}{}", if about { "≈ " } else { "" }, words::number(counts.iter().sum()))
+/// Returns the sum of counts: `7`, `10,000+` if one is a lower bound, or `≈ 12,345` if one is the database's estimate.
+fn told(counts: &[u64], is_cut: bool) -> String {
+    let sum: u64 = counts.iter().sum();
+    if counts.iter().any(|count| *count > Depth::EXACT) {
+        return format!("≈ {}", words::number(sum));
+    }
+    words::counted(sum, is_cut || counts.contains(&Depth::EXACT))
 }
 
 /// Returns the window in which the events failed, as text.
@@ -237,7 +246,7 @@ mod tests {
         let mut depth = Depth::default();
         (depth.due, depth.parked, depth.failed) = (3, 12_345, 7);
         let narrowed = Narrowed::failed();
-        let tabs = tabs(&narrowed, Some(&depth));
+        let tabs = tabs(&narrowed, Some(&depth), None);
         let told: Vec<(&str, Option<&str>)> = tabs.iter().map(|tab| (tab.name, tab.count.as_deref())).collect();
         let expected = [
             ("all", None),
@@ -252,9 +261,26 @@ mod tests {
         assert_eq!(told, expected);
         assert_eq!(tabs.iter().filter(|tab| tab.here).map(|tab| tab.name).collect::<Vec<_>>(), ["failed"]);
         let of_orders = Narrowed { event_type: "order.*".to_owned(), ..narrowed };
-        let tabs = super::tabs(&of_orders, None);
+        let tabs = super::tabs(&of_orders, None, None);
         assert_eq!(tabs[1].link, "/events?state=pending&event_type=order.*");
         assert!(tabs.iter().all(|tab| tab.count.is_none()));
+        // The list knows its own number, if it has one page.
+        let tabs = super::tabs(&of_orders, None, Some(3));
+        let counted: Vec<_> = tabs.iter().filter_map(|tab| Some((tab.name, tab.count.as_deref()?))).collect();
+        assert_eq!(counted, [("failed", "3")]);
+    }
+
+    #[test]
+    fn a_count_that_reached_its_limit_is_a_lower_bound() {
+        let counted = |depth: &Depth| -> Vec<String> {
+            tabs(&Narrowed::default(), Some(depth), None).into_iter().filter_map(|tab| tab.count).collect()
+        };
+        let mut depth = Depth::default();
+        // Both are counted up to one limit, so there may be more of each.
+        (depth.scheduled, depth.sending, depth.failed) = (Depth::EXACT - 1, 1, Depth::EXACT);
+        assert_eq!(counted(&depth), ["10,000+", "0", "9,999+", "1+", "0", "10,000+"]);
+        (depth.scheduled, depth.sending, depth.failed) = (50_000, 1, Depth::EXACT - 1);
+        assert_eq!(counted(&depth), ["≈ 50,001", "0", "≈ 50,000", "1+", "0", "9,999"]);
     }
 
     #[test]

@@ -45,7 +45,10 @@ impl Line {
     pub(super) fn of(problem: &Problem, now: DateTime<Utc>) -> Self {
         let kind = name(problem.kind);
         let destination = problem.destination.clone().unwrap_or_default();
-        let is_of_error = matches!(problem.kind, ProblemKind::Down | ProblemKind::Failing | ProblemKind::RateLimited);
+        let is_of_error = matches!(
+            problem.kind,
+            ProblemKind::Down | ProblemKind::Failing | ProblemKind::RateLimited | ProblemKind::DeadLetters
+        );
         let error = problem.error.as_ref().filter(|_| is_of_error).map(|(_, error)| words::shortened(error, ERROR));
         Self {
             id: format!("problem-{kind}-{}", in_query(&destination)),
@@ -116,10 +119,17 @@ fn facts(problem: &Problem, now: DateTime<Utc>) -> Vec<Fact> {
         }
         ProblemKind::Unknown => facts.push(Fact::new("add it to a configuration, or mark its events failed")),
         ProblemKind::Unrouted => facts.push(Fact::new("add a route")),
-        ProblemKind::DeadLetters => facts.push(Fact::new(match problem.events {
-            1 => "1 dead letter".to_owned(),
-            events => format!("{} dead letters", words::number(events)),
-        })),
+        ProblemKind::DeadLetters => {
+            let last = |text: &str| problem.error.as_ref().map(|(at, _)| Fact::at(text, *at, now));
+            if problem.events == 1 {
+                facts.push(Fact::new("1 dead letter"));
+                facts.extend(last("failed"));
+            } else {
+                facts.push(Fact::new(format!("{} dead letters", words::counted(problem.events, problem.at_least))));
+                facts.extend(since("the first"));
+                facts.extend(last("the last"));
+            }
+        }
         ProblemKind::LogUnread | ProblemKind::LogBehind => {
             facts.extend(problem.oldest.map(|age| Fact::new(format!("{} behind", words::age(age)))));
         }

@@ -79,6 +79,7 @@ pub(super) fn remarks(session: &Session) -> Vec<String> {
         remarks.extend(destination.remarks(&session.environment));
     }
     remarks.extend(discarded(settings));
+    remarks.extend(never_direct(settings));
     if settings.source.kind == SourceKind::DjangoCeleryOutbox {
         remarks
             .extend(without_effect(settings).map(|what| format!("with source.kind {DJANGO_CELERY_OUTBOX:?} {what}")));
@@ -105,6 +106,21 @@ pub(super) fn remarks(session: &Session) -> Vec<String> {
         );
     }
     remarks
+}
+
+/// Returns a remark on the destinations that never get an event of the log directly. The leader begins a send only while more of its
+/// lease is left than the timeout.
+fn never_direct(settings: &Settings) -> Option<String> {
+    let lease = settings.source.lease;
+    let slow = settings.destinations.iter().filter(|destination| destination.timeout >= lease);
+    let names: Vec<&str> = slow.map(|destination| destination.name.as_str()).collect();
+    (settings.source.kind == SourceKind::Wal && !names.is_empty()).then(|| {
+        format!(
+            "the timeout of {} is not shorter than source.lease ({lease:?}), so each of their events goes through the table, and none \
+             is sent directly from the log; make the timeout shorter, or source.lease longer",
+            names.join(", ")
+        )
+    })
 }
 
 /// Returns a warning for each setting that marks events as delivered without sending them.

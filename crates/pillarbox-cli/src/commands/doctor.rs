@@ -13,6 +13,7 @@ use super::check_config::remarks;
 use super::{Session, fleet};
 use crate::config::Settings;
 use crate::config::destination::build;
+use crate::config::source::SourceKind;
 use crate::output::count;
 use crate::store::{Missing, Opened};
 
@@ -27,6 +28,9 @@ pub(crate) async fn run(session: &Session) -> anyhow::Result<ExitCode> {
     if let Opened::Postgres(store) = &opened {
         // A database that cannot be read is a finding of the store.
         findings.extend(store.log_table_findings(session.settings.source.outbox_table()).await.unwrap_or_default());
+        if session.settings.source.kind == SourceKind::Wal {
+            findings.extend(store.log_disabled().await.unwrap_or_default());
+        }
     }
     findings.extend(undelivered(opened.inspect()).await);
     if let Ok(relays) = opened.inspect().relays().await {

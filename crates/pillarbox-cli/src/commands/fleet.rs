@@ -24,7 +24,9 @@ const FIX: &str = "give all relays the same [destinations] and [[routes]], and r
 pub(super) async fn compare(session: &Session) -> anyhow::Result<Option<String>> {
     let database = &session.settings.database;
     let is_new = matches!(database, Database::Sqlite { path } if !path.exists());
-    if is_new || session.settings.source.kind != SourceKind::OutboxEvent {
+    // Relays that also read the log work on the same tables, beside relays that do not. Relays of django-celery-outbox's tables
+    // write no heartbeats.
+    if is_new || session.settings.source.kind == SourceKind::DjangoCeleryOutbox {
         return Ok(None);
     }
     let relays = async {

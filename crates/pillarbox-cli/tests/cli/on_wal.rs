@@ -184,3 +184,74 @@ fn other_databases_have_no_such_log() {
     assert!(done.code == 2 && done.err.contains("the write-ahead log is PostgreSQL's"), "{done:?}");
     assert!(!home.path("pillarbox.db").exists(), "nothing is created");
 }
+
+/// A configuration whose relay reads the log.
+fn reads_log(config: &str) -> String {
+    format!("[source]\nkind = \"wal\"\n{config}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_relays_should_read_and_that_is_not_enabled_is_found() {
+    let logical = PrivatePostgres::start_logical().await;
+    let plain = PrivatePostgres::start().await;
+    for (server, level, told) in
+        [(&logical, "notice", "`pillarbox wal enable`"), (&plain, "bad", "wal_level is replica")]
+    {
+        let mut home = Home::with_config(&reads_log(DISCARD));
+        home.set("PILLARBOX_DATABASE_URL", &server.url());
+        home.run(&["migrate"]).succeeded();
+        let all = home.run(&["doctor", "--json"]).json();
+        let log =
+            all.as_array().unwrap().iter().find(|finding| finding["about"] == "log").unwrap_or_else(|| panic!("{all}"));
+        let told_of_it = format!("{} {}", log["found"], log["fix"]);
+        assert!(told_of_it.contains("the log is not enabled, so all events go into the table"), "{log}");
+        assert!(log["level"] == level && told_of_it.contains(told), "{log}");
+        home.write("tables.toml", DISCARD);
+        let found = home.run(&["--config", "tables.toml", "doctor", "--json"]).succeeded().json().to_string();
+        assert!(!found.contains("the log is not enabled"), "{found}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_that_no_send_from_the_log_can_have_is_remarked() {
+    let home = Home::new();
+    let config = |lease: &str, timeout: &str| {
+        format!(
+            "[database]\nurl = \"postgres://127.0.0.1:1/none\"\n[source]\nkind = \"wal\"\nlease = \"{lease}\"\n[destinations.crm]\n\
+             kind = \"http\"\nurl = \"https://crm.example\"\ntimeout = \"{timeout}\"\n[[routes]]\nto = [\"crm\"]\n"
+        )
+    };
+    let remark = "the timeout of crm is not shorter than source.lease";
+    for (lease, timeout, is_told) in
+        [("15s", "15s", true), ("15s", "20s", true), ("15s", "14s", false), ("21s", "20s", false)]
+    {
+        home.write("pillarbox.toml", &config(lease, timeout));
+        let told = home.run(&["check-config"]).succeeded().err;
+        assert_eq!(told.contains(remark), is_told, "{lease} {timeout}: {told}");
+    }
+    home.write("pillarbox.toml", &config("15s", "20s").replace("kind = \"wal\"\n", ""));
+    assert!(!home.run(&["check-config"]).succeeded().err.contains(remark));
+}
+
+/// Both work on the same tables, so they must route alike.
+#[tokio::test(flavor = "multi_thread")]
+async fn relays_on_the_log_and_on_the_tables_alone_are_compared() {
+    let server = PrivatePostgres::start_logical().await;
+    let mut home = Home::with_config(&reads_log(DISCARD));
+    home.set("PILLARBOX_DATABASE_URL", &server.url());
+    home.write("tables.toml", DISCARD);
+    home.write("other.toml", &DISCARD.replace("[[routes]]\n", "[[routes]]\nevents = \"order.*\"\n"));
+    home.run(&["migrate"]).succeeded();
+    let differs = "running relays have other routes or destinations than this configuration";
+    for (config, disagrees) in [("tables.toml", false), ("other.toml", true)] {
+        let mut relay = Program::start(home.command(&["relay", "--config", config]));
+        relay.wait_for_line("relay started", PATIENCE).await.unwrap();
+        wait_until("the relay has written its heartbeat", PATIENCE, async || {
+            home.json(&["stats"])["relays"].as_array().unwrap().len() == 1
+        })
+        .await;
+        let told = home.run(&["check-config"]).succeeded().err;
+        assert_eq!(told.contains(differs), disagrees, "{config}: {told}");
+        assert!(relay.terminate(PATIENCE).await.unwrap().success());
+    }
+}

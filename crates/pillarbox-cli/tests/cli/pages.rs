@@ -484,6 +484,10 @@ async fn problems_come_first_with_their_reason_and_a_way_to_their_solution() {
     let client = tokio::sync::Mutex::new(&mut scene.client);
     wait_until("it fails", PATIENCE, async || client.lock().await.get("/").await.body.contains("runner is failing"))
         .await;
-    assert!(scene.page("/").await.contains("data-problem=\"dead-letters\""));
+    scene.until(&bad[2], "failed").await;
+    let page = scene.page("/").await;
+    let dead = page.split("data-problem=\"dead-letters\"").nth(1).unwrap().split("</li>").next().unwrap();
+    assert!(dead.contains("the first <time") && dead.contains("the last <time"), "{dead}");
+    assert!(dead.contains("<span class=\"error\">") && dead.contains("500 Internal Server Error"), "{dead}");
     assert!(scene.page("/destinations").await.contains("of the attempts of the last 5 minutes succeeded"));
 }

@@ -66,8 +66,10 @@ struct ProblemView {
     at_least: bool,
     /// The age of the oldest of these events
     oldest_seconds: Option<f64>,
+    /// When it began: of dead letters, when the first of them failed
     since: Option<DateTime<Utc>>,
     next_probe_at: Option<DateTime<Utc>>,
+    /// The last error: of dead letters, that of the newest
     error: Option<String>,
     error_at: Option<DateTime<Utc>>,
     paused_by: Option<String>,

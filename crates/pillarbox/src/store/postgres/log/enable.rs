@@ -136,7 +136,7 @@ impl LogStatus {
 
 impl Facts {
     /// Returns why the log cannot be enabled, with what to do.
-    fn check(&self, settings: &LogSettings) -> Result<(), String> {
+    pub(super) fn check(&self, settings: &LogSettings) -> Result<(), String> {
         let role = &self.role;
         let why = if self.is_standby {
             "the server is a standby; run this on its primary".to_owned()
