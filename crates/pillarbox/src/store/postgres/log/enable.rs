@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use super::examine::ABOUT;
 use super::published::OPTIONS;
 use super::{FAILOVER_SLOTS, Facts, LogError, LogSettings, LogStatus, LogWait};
+use crate::error::StoreError;
+use crate::store::examine::Finding;
 use crate::store::postgres::error::Error;
 use crate::store::postgres::{PostgresStore, SQL, database};
 
@@ -63,6 +66,24 @@ impl PostgresStore {
             return Err(database("enabling the log")(error).into());
         }
         self.log_still_enabled().await
+    }
+
+    /// Returns that the log is not enabled, and what stands in the way; `None` if it is enabled. For a relay that should read it.
+    ///
+    /// # Errors
+    /// When the database returns an error.
+    pub async fn log_disabled(&self) -> Result<Option<Finding>, StoreError> {
+        if self.read_log_status().await.map_err(database("reading the state of the log"))?.is_some() {
+            return Ok(None);
+        }
+        let facts = self.log_facts().await.map_err(database("reading the server's settings"))?;
+        let found = "the log is not enabled, so all events go into the table";
+        Ok(Some(match facts.check(&LogSettings::default()) {
+            Ok(()) => Finding::notice(ABOUT, found, "`pillarbox wal enable` enables it"),
+            Err(why) => {
+                Finding::bad(ABOUT, format!("{found}, and it cannot be enabled: {why}"), "then `pillarbox wal enable`")
+            }
+        }))
     }
 
     async fn log_still_enabled(&self) -> Result<LogStatus, LogError> {
@@ -136,7 +157,7 @@ impl LogStatus {
 
 impl Facts {
     /// Returns why the log cannot be enabled, with what to do.
-    pub(super) fn check(&self, settings: &LogSettings) -> Result<(), String> {
+    fn check(&self, settings: &LogSettings) -> Result<(), String> {
         let role = &self.role;
         let why = if self.is_standby {
             "the server is a standby; run this on its primary".to_owned()

@@ -1,12 +1,11 @@
 //! Problems of the log, for `doctor`. Pure, but for the reading of the status.
 
-use super::{LogSettings, LogStatus};
-use crate::error::StoreError;
+use super::LogStatus;
 use crate::store::examine::Finding;
+use crate::store::postgres::PostgresStore;
 use crate::store::postgres::error::Error;
-use crate::store::postgres::{PostgresStore, database};
 
-const ABOUT: &str = "log";
+pub(super) const ABOUT: &str = "log";
 /// The bytes of undelivered log above which they are reported.
 const MUCH: i64 = 64 * 1024 * 1024;
 /// The age of the oldest undelivered event in the log above which it is reported, in seconds.
@@ -16,24 +15,6 @@ impl PostgresStore {
     /// Checks the log. Without one there is nothing to say.
     pub(in crate::store::postgres) async fn log_findings(&self) -> Result<Vec<Finding>, Error> {
         Ok(self.read_log_status().await?.map_or(Vec::new(), |status| status.findings()))
-    }
-
-    /// Returns that the log is not enabled, and what stands in the way; `None` if it is enabled. For a relay that should read it.
-    ///
-    /// # Errors
-    /// When the database returns an error.
-    pub async fn log_disabled(&self) -> Result<Option<Finding>, StoreError> {
-        if self.read_log_status().await.map_err(database("reading the state of the log"))?.is_some() {
-            return Ok(None);
-        }
-        let facts = self.log_facts().await.map_err(database("reading the server's settings"))?;
-        let found = "the log is not enabled, so all events go into the table";
-        Ok(Some(match facts.check(&LogSettings::default()) {
-            Ok(()) => Finding::notice(ABOUT, found, "`pillarbox wal enable` enables it"),
-            Err(why) => {
-                Finding::bad(ABOUT, format!("{found}, and it cannot be enabled: {why}"), "then `pillarbox wal enable`")
-            }
-        }))
     }
 }
 
