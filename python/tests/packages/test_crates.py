@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -62,3 +63,18 @@ def test_a_package_contains_all_that_it_compiles(name):
     assert not missing
     assert {"README.md", "LICENSE-APACHE", "LICENSE-MIT", "Cargo.lock"} <= listed
     assert not any(path.startswith("tests/") for path in listed)
+
+
+def test_packing_warns_of_nothing_but_the_tests_that_stay_here(tmp_path):
+    # The crates are not compiled here: that takes minutes.
+    flags = ("--workspace", "--allow-dirty", "--no-verify", "--locked", "--offline", "--target-dir", tmp_path)
+    packed = subprocess.run(("cargo", "package", *flags), cwd=ROOT, check=True, capture_output=True, text=True)
+    warnings = re.findall(r"^warning: (.*)$", packed.stderr, re.M)
+    stay = re.compile(
+        r"ignoring (test|example) `\w+` as `(tests|examples)/\S+` is not included in the published package"
+    )
+    assert not [warning for warning in warnings if not stay.fullmatch(warning)]
+    for name in PUBLISHED:
+        (crate,) = (tmp_path / "package").glob(f"{name}-[0-9]*.crate")
+        # A file of a megabyte would be an accident. The registry takes ten.
+        assert crate.stat().st_size < 1_000_000, crate.name
