@@ -83,19 +83,23 @@ SHORTEST, PARTS = 7, 4
 
 
 class BusyShop(Admin):
-    def __init__(self, directory: Path, users: Users) -> None:
+    def __init__(self, directory: Path, users: Users, database: str | None = None) -> None:
         self.chance = random.Random(2026)
-        self.database = servers.create_database()
+        self.database = database or servers.create_database()
         super().__init__(directory, self.database, users, DESTINATIONS)
         self.connection = psycopg.connect(self.database, autocommit=True)
 
     def start(self) -> None:
         super().start()
         self.processes.relay("second", self.configuration.replace('listen = "127.0.0.1:0"', 'listen = "off"'))
+        self.furnish()
+        self.tell_the_past()
+
+    def furnish(self) -> None:
+        """Events in all states."""
         self.deliver()
         self.refuse()
         self.wait_for_outage()
-        self.tell_the_past()
 
     def delivering(self) -> str:
         text = ""
@@ -140,11 +144,11 @@ class BusyShop(Admin):
         for number in range(6):
             later = timedelta(minutes=7 * number + 3)
             self.write("order.reminded", ("Order", str(48300 + number)), {"case": "later"}, later)
-        for number in range(3):
-            self.write("coupon.issued", ("Coupon", f"WINTER-{number}"), {"case": "nowhere"})
         wait_until("all is delivered", lambda: self.count("delivered") >= 120, self.processes)
 
     def refuse(self) -> None:
+        for number in range(3):
+            self.write("coupon.issued", ("Coupon", f"WINTER-{number}"), {"case": "nowhere"})
         for case, (count, event_type, status, text) in REFUSED.items():
             self.receiver.answer(case, status, text)
             for number in range(count):
@@ -201,9 +205,13 @@ class BusyShop(Admin):
                         (now - timedelta(minutes=ago), relay, destination, *row),
                     )
 
+    def wave(self, ago: int) -> float:
+        """How busy the shop was then, around 1."""
+        return 1 + 0.35 * math.sin((MINUTES - ago) / 9) + self.chance.uniform(-0.08, 0.08)
+
     def minute(self, destination: str, ago: int) -> tuple[int, int, int, str, str]:
         """What a destination did then: delivered, failed, given up, and how long it and its receiver took."""
-        wave = 1 + 0.35 * math.sin((MINUTES - ago) / 9) + self.chance.uniform(-0.08, 0.08)
+        wave = self.wave(ago)
         delivered, failed, given_up = int(640 * SHARES[destination] * wave), 0, 0
         slow = 1.0
         if destination in ("mail", "billing") and ago % 13 == 5:

@@ -1,8 +1,9 @@
-"""Pictures of the pages, light, dark and on a phone, for docs/screenshots: taken by scripts/screenshots, by no test."""
+"""Pictures of the pages, wide and on a phone, light and dark, for docs/screenshots: taken by scripts/screenshots."""
 
 from __future__ import annotations
 
 import base64
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,12 +11,15 @@ import pytest
 from selenium import webdriver
 
 from tests import processes
+from tests.servers import PrivatePostgres
 
 from .browser import DESK, PHONE, Browser
 from .busy import BusyShop
 from .program import OPERATOR, Users
+from .quiet import QuietShop
 
 PICTURES = processes.ROOT / "docs/screenshots"
+KINDS = (("light", "light", DESK), ("dark", "dark", DESK), ("phone", "light", PHONE), ("phone-dark", "dark", PHONE))
 
 
 @pytest.fixture
@@ -24,13 +28,28 @@ def shop(tmp_path: Path, users: Users) -> Iterator[BusyShop]:
         yield shop
 
 
-def take(browser: Browser, name: str) -> None:
-    """The page that is open, in all ways."""
-    for kind, scheme, size in (("light", "light", DESK), ("dark", "dark", DESK), ("phone", "light", PHONE)):
+@pytest.fixture
+def quiet_shop(tmp_path: Path, users: Users) -> Iterator[QuietShop]:
+    with tempfile.TemporaryDirectory(prefix="pillarbox-quiet.") as room:
+        Path(room).chmod(0o755)
+        server = PrivatePostgres(Path(room) / "postgres")
+        server.start()
+        try:
+            with QuietShop(tmp_path, users, server.url) as shop:
+                yield shop
+        finally:
+            server.kill()
+
+
+def take(browser: Browser, name: str, at: str | None = None) -> None:
+    """The page that is open, in all ways; its top, or the part `at` in the middle of the window."""
+    for kind, scheme, size in KINDS:
         browser.colours(scheme)
         browser.size(*size)
         # Nothing that has just been clicked keeps its mark.
         browser.script("document.activeElement?.blur(); window.scrollTo(0, 0)")
+        if at:
+            browser.script("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", at)
         picture = browser.cdp("Page.captureScreenshot", format="png")["data"]
         (PICTURES / f"{name}-{kind}.png").write_bytes(base64.b64decode(picture))
     browser.colours("light")
@@ -44,7 +63,7 @@ def first(shop: BusyShop, condition: str) -> str:
     return row[0]
 
 
-def test_pictures_are_taken(driver: webdriver.Chrome, shop: BusyShop) -> None:
+def test_a_busy_shop(driver: webdriver.Chrome, shop: BusyShop) -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     browser = Browser(driver, shop)
     browser.reset()
@@ -92,5 +111,26 @@ def test_pictures_are_taken(driver: webdriver.Chrome, shop: BusyShop) -> None:
     for name in ("jobs", "audit"):
         browser.open(f"/{name}")
         take(browser, name)
-    browser.listen()
-    assert browser.said == []
+    some = [
+        first(shop, f"event_type = '{name}' AND status = 'failed'") for name in ("invoice.sent", "payment.captured")
+    ]
+    browser.open("/chosen?action=retry&" + "&".join(f"id={event}" for event in (*some, invoice)))
+    take(browser, "chosen")
+    browser.expect("status of 404")
+    browser.open("/there-is-no-such-page")
+    take(browser, "error")
+    browser.check()
+
+
+def test_a_quiet_shop(driver: webdriver.Chrome, quiet_shop: QuietShop) -> None:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    browser = Browser(driver, quiet_shop)
+    browser.reset()
+    browser.become(OPERATOR)
+    quiet_shop.forget_this_minute()
+    browser.open("/")
+    assert browser.has("#no-problems"), browser.text("#problems")
+    browser.wait_for_text("#log", "under 3 s")
+    take(browser, "overview-healthy")
+    take(browser, "overview-log", at="#log")
+    browser.check()
