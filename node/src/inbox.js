@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { InFlight, Never, Refused, RolledBack } from "./errors.js";
 import { Keys } from "./keys.js";
 import { WAIT, checkConsumer, confirm, isId, record } from "./once.js";
-import { isIntegrity, trouble } from "./statements.js";
+import { trouble } from "./statements.js";
 
 // A payload has at most 1 MiB; a CloudEvents envelope is a little larger.
 const MAX_BODY = 2 * 1024 * 1024;
@@ -14,8 +14,16 @@ const TRIES = 5;
 const TEST_ID = "70696c6c-7465-8";
 const SIGNED = ["webhook-id", "webhook-timestamp", "webhook-signature"];
 
-/** Tells a handler's error from those of the inbox. */
-class HandlerFailed extends Error {}
+/** Tells errors of the handler, and of the commit of its rows, from those of the inbox. The error is the cause. */
+class HandlerFailed extends Error {
+  // Whether the handler's connection is lost. If not, an error that says so is of another one.
+  isLost = true;
+
+  get trouble() {
+    const found = trouble(this.cause);
+    return found === "lost" && !this.isLost ? undefined : found;
+  }
+}
 
 /** Verifies and answers the requests to one consumer. */
 export class Inbox {
@@ -91,8 +99,10 @@ export class Inbox {
         const seconds = Math.max(1, Math.round(this.wait / 1000));
         return answer(409, "the event is still being handled", { "retry-after": String(seconds) });
       }
-      const error = failure instanceof HandlerFailed ? failure.cause : failure;
-      if (trouble(error) !== "conflict") return this.#failed(event, error, failure instanceof HandlerFailed);
+      const isHandlers = failure instanceof HandlerFailed;
+      const error = isHandlers ? failure.cause : failure;
+      const found = isHandlers ? failure.trouble : trouble(error);
+      if (found !== "conflict") return this.#failed(event, error, found, isHandlers);
       if (tried >= this.tries) {
         this.log(`inbox_conflict: event ${event.id}: ${tried} tries ended in a conflict`, error);
         return answer(503, "the receiver's database has too many conflicts");
@@ -115,12 +125,13 @@ export class Inbox {
       }
       await runHandler(event, client, handler);
       await confirm(client, this.consumer, event.id);
-      await client.query("COMMIT");
+      await commit(client);
       return answer(200, "handled");
     } catch (error) {
-      // What the handler has done to the connection is not known, or it is lost.
-      if (error instanceof RolledBack || trouble(error instanceof HandlerFailed ? error.cause : error) === "down") broken ??= error;
-      else await client.query("ROLLBACK").catch((lost) => { broken = lost; });
+      // What the handler has done to the connection is not known.
+      if (error instanceof RolledBack) broken ??= error;
+      else await client.query("ROLLBACK").catch((lost) => { broken ??= lost; });
+      if (error instanceof HandlerFailed) error.isLost = broken !== undefined;
       throw error;
     } finally {
       client.off("error", onError);
@@ -128,12 +139,12 @@ export class Inbox {
     }
   }
 
-  #failed(event, error, isHandlers) {
+  #failed(event, error, found, isHandlers) {
     if (isHandlers && error instanceof Never) {
       this.log(`inbox_rejected: event ${event.id}: ${error.message}`);
       return answer(422, `the receiver will never accept the event: ${error.message}`);
     }
-    if (!trouble(error) && (isHandlers || error instanceof RolledBack || isIntegrity(error))) {
+    if (!found && (isHandlers || error instanceof RolledBack)) {
       this.log(`inbox_handler_failed: event ${event.id}`, error);
       return answer(500, "the handler failed");
     }
@@ -147,6 +158,15 @@ async function runHandler(event, client, handler) {
     await handler(event, client);
   } catch (error) {
     throw new HandlerFailed("the handler failed", { cause: error });
+  }
+}
+
+/** What a commit refuses are the handler's rows, as deferred constraints and triggers do. */
+async function commit(client) {
+  try {
+    await client.query("COMMIT");
+  } catch (error) {
+    throw new HandlerFailed("the commit failed", { cause: error });
   }
 }
 

@@ -39,7 +39,8 @@ export async function record(client, consumer, id, wait) {
   try {
     result = await client.query(statements.RECORD, [consumer, id]);
   } catch (error) {
-    if (statements.trouble(error) !== "locked") throw error;
+    // A statement timeout that is shorter than the wait ends the same wait.
+    if (statements.trouble(error) !== "locked" && !statements.isCancelled(error)) throw error;
     throw new InFlight(`the event ${id} is still being handled by another transaction`, { cause: error });
   }
   await client.query(statements.RESTORE);

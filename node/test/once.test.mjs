@@ -80,6 +80,17 @@ test("cleanup deletes old records in batches", async () => {
   assert.equal(await commit("billing", "new"), false);
 });
 
+test("a statement timeout that ends the wait is the wait", async () => {
+  await inTransaction(async (client) => {
+    assert.ok(await once(client, "a", nothing, { consumer: "billing" }));
+    const second = inTransaction(async (other) => {
+      await other.query("SET LOCAL statement_timeout = '100ms'");
+      await once(other, "a", nothing, { consumer: "billing", wait: 20_000 });
+    });
+    await assert.rejects(second, InFlight);
+  });
+});
+
 test("names that no database would keep are refused", async () => {
   for (const id of ["", "a b", "é", "x".repeat(256), "a\n", undefined]) {
     await assert.rejects(once(pool, id, nothing, { consumer: "billing" }), TypeError);

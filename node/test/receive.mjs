@@ -1,7 +1,9 @@
 // The receiver that the tests of all kits share, in Express or Fastify: the body of an event says what its handler does.
 //
 // `python/tests/inbox` starts it in a project that has the packed package: node receive.mjs express
+import { once } from "node:events";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Never, createTable } from "@pillarbox/inbox";
@@ -25,6 +27,8 @@ async function handler(event, client) {
   }
   if (given.meet) await meet(given.meet, event.id, given.count);
   for (const statement of given.then ?? []) await client.query(statement);
+  if (given.call) await once(connect(given.call, "127.0.0.1"), "connect");
+  if (given.database) await new pg.Client({ connectionString: given.database }).connect();
   if (given.do === "fail") throw new Error("the handler was told to fail");
   if (given.do === "never") throw new Never("the handler was told to");
   if (given.do === "roll back") await client.query("ROLLBACK");

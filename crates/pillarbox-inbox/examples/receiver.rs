@@ -13,7 +13,7 @@ use axum::{Router, serve};
 use pillarbox_inbox::{Answer, Database, HandlerError, Inbox, create_table};
 use serde::Deserialize;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
-use sqlx::{AssertSqlSafe, Executor as _, MySqlPool, PgPool, Pool};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, MySqlPool, PgPool, Pool};
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -23,6 +23,8 @@ struct Orders {
     meet: Option<PathBuf>,
     count: usize,
     then: Vec<String>,
+    call: Option<u16>,
+    database: Option<String>,
     r#do: String,
 }
 
@@ -51,6 +53,12 @@ macro_rules! handler {
                 for statement in orders.then {
                     run!(connection, statement)?;
                 }
+                if let Some(port) = orders.call {
+                    tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+                }
+                if let Some(address) = orders.database {
+                    connect(&address).await?;
+                }
                 if orders.r#do == "roll back" {
                     run!(connection, "ROLLBACK".to_owned())?;
                 }
@@ -73,6 +81,15 @@ async fn meet(place: &std::path::Path, name: &str, count: usize) -> anyhow::Resu
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     Ok(())
+}
+
+/// Connects to another database.
+async fn connect(address: &str) -> Result<(), sqlx::Error> {
+    if address.starts_with("mysql:") {
+        sqlx::MySqlConnection::connect(address).await?.close().await
+    } else {
+        sqlx::PgConnection::connect(address).await?.close().await
+    }
 }
 
 async fn on_postgres(State((inbox, pool)): State<(Inbox, PgPool)>, request: Request) -> Answer {

@@ -20,7 +20,9 @@ pub enum Trouble {
     Conflict,
     /// A lock was not granted in time.
     Locked,
-    /// The database cannot be used.
+    /// There is no connection. In an error of a handler, it may be the connection to another database.
+    Lost,
+    /// The database cannot do what was asked.
     Down,
 }
 
@@ -62,6 +64,10 @@ pub trait Database: sqlx::Database + sealed::Sealed {
     #[doc(hidden)]
     fn explain(error: &(dyn DatabaseError + 'static)) -> Option<Trouble>;
 
+    /// Returns whether the server has ended a statement that took too long, or that an administrator has cancelled.
+    #[doc(hidden)]
+    fn is_cancelled(error: &(dyn DatabaseError + 'static)) -> bool;
+
     /// Returns the driver's own error, if an error is one. A wrapper may have hidden the error of sqlx around it.
     #[doc(hidden)]
     fn driver_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn DatabaseError + 'static)>;
@@ -101,7 +107,7 @@ fn of_sqlx<DB: Database>(error: &sqlx::Error) -> Option<Trouble> {
         | sqlx::Error::Protocol(_)
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
-        | sqlx::Error::WorkerCrashed => Some(Trouble::Down),
+        | sqlx::Error::WorkerCrashed => Some(Trouble::Lost),
         _ => None,
     }
 }

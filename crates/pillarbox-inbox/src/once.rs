@@ -20,6 +20,9 @@ pub enum OnceError {
     /// Another transaction is handling the same event. Roll back, and take the event again later.
     #[error("the event is still being handled by another transaction")]
     InFlight,
+    /// The record of the event is no longer in the transaction: the handler ended it, or ignored an error that did.
+    #[error("the handler ended the transaction, or ignored an error of the database that did; it cannot be committed")]
+    RolledBack,
     /// The consumer or the id is empty, too long, or has other than visible ASCII characters.
     #[error(
         "a consumer has 1 to 100 visible ASCII characters and an id 1 to 255, but they are {consumer:?} and {id:?}"
@@ -59,13 +62,28 @@ pub(crate) async fn record<DB: Database>(
     wait: Duration,
 ) -> Result<bool, OnceError> {
     DB::record(connection, consumer, id, wait).await.map_err(|error| {
-        // Any writer locks the whole of an SQLite database, so it does not mean that the event is being handled.
-        if DB::LOCKS_KEYS && trouble::<DB>(&error) == Some(Trouble::Locked) {
+        // Any writer locks the whole of an SQLite database, so it does not mean that the event is being handled. A statement timeout
+        // that is shorter than the wait ends the same wait.
+        let is_cancelled = error.as_database_error().is_some_and(DB::is_cancelled);
+        if DB::LOCKS_KEYS && (is_cancelled || trouble::<DB>(&error) == Some(Trouble::Locked)) {
             OnceError::InFlight
         } else {
             OnceError::Database(error)
         }
     })
+}
+
+/// Returns an error if a commit would not record the event.
+pub(crate) async fn confirm<DB: Database>(
+    connection: &mut DB::Connection,
+    consumer: &str,
+    id: &str,
+) -> Result<(), OnceError> {
+    match DB::confirm(connection, consumer, id).await {
+        Ok(true) => Ok(()),
+        Err(error) if trouble::<DB>(&error).is_some() => Err(OnceError::Database(error)),
+        Ok(false) | Err(_) => Err(OnceError::RolledBack),
+    }
 }
 
 /// Creates the table `inbox_event` if it does not exist.

@@ -11,7 +11,7 @@ use crate::answer::Answer;
 use crate::database::{Database, Trouble, trouble};
 use crate::event::Event;
 use crate::inbox::Inbox;
-use crate::once::{OnceError, record};
+use crate::once::{OnceError, confirm, record};
 
 /// The future of a handler: `Box::pin(async move { … })`.
 pub type Handling<'c> = Pin<Box<dyn Future<Output = Result<(), HandlerError>> + Send + 'c>>;
@@ -39,7 +39,13 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for HandlerError {
 /// Why a transaction was rolled back.
 enum Failure {
     InFlight,
-    Handler(HandlerError),
+    /// `is_lost` says whether the handler's connection is lost. If not, an error that says so is of another one.
+    Handler {
+        failed: HandlerError,
+        is_lost: bool,
+    },
+    /// What a commit refuses are the handler's rows, as deferred constraints and triggers do.
+    Commit(sqlx::Error),
     Database(sqlx::Error),
     /// The handler ended the transaction, or ignored an error that did.
     RolledBack,
@@ -49,8 +55,21 @@ impl Failure {
     fn trouble<DB: Database>(&self) -> Option<Trouble> {
         match self {
             Self::InFlight | Self::RolledBack => None,
-            Self::Handler(failed) => trouble::<DB>(&*failed.error),
-            Self::Database(error) => trouble::<DB>(error),
+            Self::Handler { failed, is_lost } => {
+                trouble::<DB>(&*failed.error).filter(|found| *is_lost || *found != Trouble::Lost)
+            }
+            Self::Commit(error) | Self::Database(error) => trouble::<DB>(error),
+        }
+    }
+}
+
+impl From<OnceError> for Failure {
+    fn from(error: OnceError) -> Self {
+        match error {
+            OnceError::Database(error) => Self::Database(error),
+            OnceError::RolledBack => Self::RolledBack,
+            // The names were checked.
+            OnceError::InFlight | OnceError::Name { .. } => Self::InFlight,
         }
     }
 }
@@ -115,7 +134,7 @@ impl Inbox {
         let outcome = self.in_transaction::<DB, F>(&mut transaction, event, handler).await;
         match outcome {
             Ok(true) => {
-                transaction.commit().await.map_err(Failure::Database)?;
+                transaction.commit().await.map_err(Failure::Commit)?;
                 Ok(Answer::new(200, "handled"))
             }
             // What the handler has done to the connection is not known.
@@ -128,6 +147,10 @@ impl Inbox {
             Ok(false) => {
                 let _ = transaction.rollback().await;
                 Ok(Answer::new(200, "duplicate"))
+            }
+            Err(Failure::Handler { failed, .. }) => {
+                let is_lost = transaction.rollback().await.is_err();
+                Err(Failure::Handler { failed, is_lost })
             }
             Err(failure) => {
                 let _ = transaction.rollback().await;
@@ -147,21 +170,13 @@ impl Inbox {
         DB: Database,
         F: for<'c> Fn(&'c Event, &'c mut DB::Connection) -> Handling<'c> + Send + Sync,
     {
-        let is_new =
-            record::<DB>(connection, &self.consumer, &event.id, self.wait).await.map_err(|error| match error {
-                OnceError::Database(error) => Failure::Database(error),
-                _ => Failure::InFlight,
-            })?;
-        if !is_new {
+        if !record::<DB>(connection, &self.consumer, &event.id, self.wait).await? {
             return Ok(false);
         }
-        handler(event, &mut *connection).await.map_err(Failure::Handler)?;
-        match DB::confirm(connection, &self.consumer, &event.id).await {
-            Ok(true) => Ok(true),
-            Ok(false) => Err(Failure::RolledBack),
-            Err(error) if trouble::<DB>(&error).is_some() => Err(Failure::Database(error)),
-            Err(_) => Err(Failure::RolledBack),
-        }
+        let handled = handler(event, &mut *connection).await;
+        handled.map_err(|failed| Failure::Handler { failed, is_lost: false })?;
+        confirm::<DB>(connection, &self.consumer, &event.id).await?;
+        Ok(true)
     }
 
     /// Returns the response to a transaction that was rolled back.
@@ -173,12 +188,12 @@ impl Inbox {
         };
         match failure {
             Failure::InFlight => Answer::new(409, "the event is still being handled").after(self.wait),
-            Failure::Handler(failed) if failed.is_never => {
+            Failure::Handler { failed, .. } if failed.is_never => {
                 tracing::warn!(event = event.id, reason = %failed.error, "inbox: event rejected");
                 Answer::new(422, format!("the receiver will never accept the event: {}", failed.error))
             }
-            Failure::Handler(failed) if is_down => unavailable(&*failed.error),
-            Failure::Handler(failed) => {
+            Failure::Handler { failed, .. } if is_down => unavailable(&*failed.error),
+            Failure::Handler { failed, .. } => {
                 let error: &(dyn Error + 'static) = &*failed.error;
                 tracing::error!(event = event.id, error, "inbox: handler failed");
                 Answer::new(500, "the handler failed")
@@ -187,17 +202,11 @@ impl Inbox {
                 tracing::error!(event = event.id, "inbox: handler ended the transaction, or ignored an error that did");
                 Answer::new(500, "the handler failed")
             }
-            // A commit that fails by the handler's rows, as deferred constraints let it.
-            Failure::Database(sqlx::Error::Database(error)) if !is_down && is_integrity(error.as_ref()) => {
+            Failure::Commit(error) if !is_down => {
                 tracing::error!(event = event.id, %error, "inbox: commit failed");
                 Answer::new(500, "the handler failed")
             }
-            Failure::Database(error) => unavailable(&error),
+            Failure::Commit(error) | Failure::Database(error) => unavailable(&error),
         }
     }
-}
-
-fn is_integrity(error: &dyn sqlx::error::DatabaseError) -> bool {
-    use sqlx::error::ErrorKind::Other;
-    !matches!(error.kind(), Other)
 }

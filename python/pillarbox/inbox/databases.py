@@ -28,27 +28,35 @@ class Trouble(Enum):
     """A deadlock or a serialisation failure: the same transaction may succeed now."""
     LOCKED = "locked"
     """A lock was not granted in time."""
+    LOST = "lost"
+    """There is no connection. In an error of a handler, it may be the connection to another database."""
     DOWN = "down"
-    """The database cannot be used."""
+    """The database cannot do what was asked."""
 
 
 _POSTGRES = {
     "40001": Trouble.CONFLICT,
     "40P01": Trouble.CONFLICT,
     "55P03": Trouble.LOCKED,
-    # Shutting down, starting, ended by an administrator, idle for too long; read-only after a failover.
-    **dict.fromkeys(("57P01", "57P02", "57P03", "57P05", "25006", "25P03"), Trouble.DOWN),
+    # Shutting down, starting, ended by an administrator, idle for too long, too many connections.
+    **dict.fromkeys(("57P01", "57P02", "57P03", "57P05", "25P03", "53300"), Trouble.LOST),
+    # Read-only after a failover.
+    "25006": Trouble.DOWN,
 }
 #: Classes: connection, out of resources, system error.
-_POSTGRES_DOWN = ("08", "53", "58")
+_POSTGRES_CLASSES = {"08": Trouble.LOST, "53": Trouble.DOWN, "58": Trouble.DOWN}
+_POSTGRES_CANCELLED = "57014"
 _MYSQL = {
     1213: Trouble.CONFLICT,
     1020: Trouble.CONFLICT,
     1205: Trouble.LOCKED,
-    # No connection, lost, killed, shutting down, too many connections; read-only after a failover; no space.
-    **dict.fromkeys((2002, 2003, 2005, 2006, 2013, 2055, 1040, 1053, 1203, 1226, 1927, 3169, 4031), Trouble.DOWN),
+    # No connection, lost, killed, shutting down, too many connections.
+    **dict.fromkeys((2002, 2003, 2005, 2006, 2013, 2055, 1040, 1053, 1203, 1226, 1927, 3169, 4031), Trouble.LOST),
+    # Read-only after a failover; no space.
     **dict.fromkeys((1290, 1792, 1836, 1021, 1114), Trouble.DOWN),
 }
+#: max_statement_time, KILL QUERY, and MySQL's max_execution_time.
+_MYSQL_CANCELLED = (1969, 1317, 3024)
 _SQLITE_SNAPSHOT = 517
 _SQLITE = {
     5: Trouble.LOCKED,
@@ -114,6 +122,14 @@ class Session:
         """Deletes a batch of old records and returns their number."""
         return self.run("cleanup", seconds, limit)
 
+    def is_lost(self) -> bool:
+        """Returns whether the connection cannot be used any more. A transaction that has failed can be rolled back."""
+        try:
+            self.execute("SELECT 1")
+        except Exception as error:
+            return trouble(error) is Trouble.LOST
+        return False
+
 
 def session_of(connection: Any) -> Session:
     """Returns the inbox's statements on a connection of DB-API. Raises TypeError for an unknown driver."""
@@ -133,12 +149,24 @@ def trouble(error: BaseException) -> Trouble | None:
     return next(filter(None, map(_trouble, _causes(error))), None)
 
 
+def is_cancelled(error: BaseException) -> bool:
+    """Returns whether the server has ended a statement that took too long, or that an administrator has cancelled."""
+    for cause in _causes(error):
+        driver = type(cause).__module__.partition(".")[0]
+        if driver in ("psycopg", "psycopg2") and _state(cause) == _POSTGRES_CANCELLED:
+            return True
+        if driver in ("MySQLdb", "pymysql") and cause.args and cause.args[0] in _MYSQL_CANCELLED:
+            return True
+    return False
+
+
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """What an error was raised from. An error that the handler caught before it failed is the context, but no cause."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        error = error.__cause__
 
 
 def _trouble(error: BaseException) -> Trouble | None:
@@ -148,19 +176,23 @@ def _trouble(error: BaseException) -> Trouble | None:
     if driver in ("MySQLdb", "pymysql"):
         number = error.args[0] if error.args else None
         # PyMySQL raises InterfaceError(0, "") on a connection that is closed.
-        return _MYSQL.get(number) or (Trouble.DOWN if type(error).__name__ == "InterfaceError" else None)
+        return _MYSQL.get(number) or (Trouble.LOST if type(error).__name__ == "InterfaceError" else None)
     if driver == "sqlite3":
         return _sqlite_trouble(error)
     return None
 
 
+def _state(error: BaseException) -> str | None:
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+
+
 def _postgres_trouble(error: BaseException) -> Trouble | None:
-    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    state = _state(error)
     if state is None:
         # Only the client's own errors have no state, such as a connection that was refused or lost.
         names = {base.__name__ for base in type(error).__mro__}
-        return Trouble.DOWN if names & {"OperationalError", "InterfaceError"} else None
-    return _POSTGRES.get(state) or (Trouble.DOWN if state.startswith(_POSTGRES_DOWN) else None)
+        return Trouble.LOST if names & {"OperationalError", "InterfaceError"} else None
+    return _POSTGRES.get(state) or _POSTGRES_CLASSES.get(state[:2])
 
 
 def _sqlite_trouble(error: BaseException) -> Trouble | None:

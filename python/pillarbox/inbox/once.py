@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from pillarbox.inbox.databases import Session, Trouble, session_of, trouble
+from pillarbox.inbox.databases import Session, Trouble, is_cancelled, session_of, trouble
 from pillarbox.inbox.errors import InFlight, RolledBack
 from pillarbox.inbox.event import check_consumer, check_id
 
@@ -45,8 +45,9 @@ def record(session: Session, consumer: str, id: str, wait: float) -> bool:
         if is_bound and session.folder == "mysql":
             with suppress(Exception):
                 session.run("restore")
-        # Any writer locks the whole of an SQLite database, so it does not mean that the event is being handled.
-        if session.folder != "sqlite" and trouble(error) is Trouble.LOCKED:
+        # Any writer locks the whole of an SQLite database, so it does not mean that the event is being handled. A
+        # statement timeout that is shorter than the wait ends the same wait.
+        if session.folder != "sqlite" and (trouble(error) is Trouble.LOCKED or is_cancelled(error)):
             raise InFlight(f"the event {id} is still being handled by another transaction") from error
         raise
     if is_bound:

@@ -40,7 +40,12 @@ class Answer:
 
 
 class _HandlerFailed(Exception):
-    """Tells a handler's error from those of the inbox. The error is the cause."""
+    """Tells errors of the handler, and of the commit of its rows, from those of the inbox. The error is the cause."""
+
+    def __init__(self, is_lost: bool) -> None:
+        super().__init__()
+        #: Whether the handler's connection is lost.
+        self.is_lost = is_lost
 
 
 class Inbox:
@@ -123,10 +128,14 @@ class Inbox:
                 return Answer(409, "the event is still being handled", {"Retry-After": str(seconds)})
             except _HandlerFailed as failed:
                 error, is_handlers = failed.__cause__ or failed, True
+                found = trouble(error)
+                # Another database, or a service, that the handler could not reach.
+                if found is Trouble.LOST and not failed.is_lost:
+                    found = None
             except Exception as failed:
-                error, is_handlers = failed, False
-            if trouble(error) is not Trouble.CONFLICT:
-                return self._failed(event, error, is_handlers)
+                error, is_handlers, found = failed, False, trouble(failed)
+            if found is not Trouble.CONFLICT:
+                return self._failed(event, error, found, is_handlers)
             if tried < self.tries:
                 time.sleep(random.uniform(0.005, 0.02) * 2**tried)  # noqa: S311
         logger.error("inbox_conflict: event %s: %d tries ended in a conflict: %s", event.id, self.tries, error)
@@ -135,28 +144,31 @@ class Inbox:
     def _handle_once(
         self, event: Event, transaction: Transaction, handler: Callable[[Event, Session], object]
     ) -> Answer:
-        with transaction() as session:
-            if not record(session, self.consumer, event.id, self.wait):
-                return Answer(200, "duplicate")
-            try:
-                handler(event, session)
-            except Exception as error:
-                raise _HandlerFailed from error
-            confirm(session, self.consumer, event.id)
+        is_confirmed = False
+        try:
+            with transaction() as session:
+                if not record(session, self.consumer, event.id, self.wait):
+                    return Answer(200, "duplicate")
+                try:
+                    handler(event, session)
+                except Exception as error:
+                    raise _HandlerFailed(trouble(error) is Trouble.LOST and session.is_lost()) from error
+                confirm(session, self.consumer, event.id)
+                is_confirmed = True
+        except Exception as error:
+            # What a commit refuses are the handler's rows, as deferred constraints and triggers do.
+            if is_confirmed:
+                raise _HandlerFailed(is_lost=True) from error
+            raise
         return Answer(200, "handled")
 
-    def _failed(self, event: Event, error: BaseException, is_handlers: bool) -> Answer:
+    def _failed(self, event: Event, error: BaseException, found: Trouble | None, is_handlers: bool) -> Answer:
         """Returns the response to a transaction that was rolled back."""
         if isinstance(error, Never) and is_handlers:
             logger.warning("inbox_rejected: event %s: %s", event.id, error)
             return Answer(422, f"the receiver will never accept the event: {error}")
-        if trouble(error) is None and (is_handlers or isinstance(error, RolledBack) or _is_integrity(error)):
+        if found is None and (is_handlers or isinstance(error, RolledBack)):
             logger.error("inbox_handler_failed: event %s", event.id, exc_info=error)
             return Answer(500, "the handler failed")
         logger.error("inbox_unavailable: event %s", event.id, exc_info=error)
         return Answer(503, "the receiver's database is not available")
-
-
-def _is_integrity(error: BaseException) -> bool:
-    """Returns whether a commit failed by the handler's rows, as deferred constraints let it."""
-    return any(base.__name__ == "IntegrityError" for base in type(error).__mro__)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pillarbox.inbox import Event, Never
+from tests.servers import connect
 
 PATIENCE = 30
 
@@ -44,6 +46,10 @@ def handle(event: Event, execute: Callable[[str], object], roll_back: Callable[[
         meet(Path(given["meet"]), event.id, given["count"])
     for statement in given.get("then", ()):
         execute(statement)
+    if "call" in given:
+        socket.create_connection(("127.0.0.1", given["call"])).close()
+    if "database" in given:
+        connect(given["database"]).close()
     match given.get("do"):
         case "fail":
             raise RuntimeError("the handler was told to fail")

@@ -20,12 +20,14 @@ from django.core.management import call_command
 from django.db import connections, transaction
 
 from pillarbox import inbox
-from pillarbox.inbox import InFlight, InvalidKey, RolledBack
+from pillarbox.inbox import Event, InFlight, InvalidKey, RolledBack
 from pillarbox.inbox import django as inbox_django
+from pillarbox.inbox.connections import transactions
 from pillarbox.inbox.keys import Keys
+from tests.inbox.kits import SECRET
 from tests.outboxes import each_outbox
 from tests.processes import NEWEST, environment, python
-from tests.servers import create_database
+from tests.servers import create_database, free_port
 
 DRIVERS = ("psycopg", "pymysql", "MySQLdb", "sqlite3")
 
@@ -140,6 +142,43 @@ def test_a_driver_that_is_unknown_is_refused() -> None:
         inbox.once(object(), "a", lambda: None, consumer="billing")
 
 
+@pytest.mark.parametrize("place", ["psycopg", "pymysql", "MySQLdb"], indirect=True)
+def test_a_statement_timeout_that_ends_the_wait_is_the_wait(place: Place) -> None:
+    first, second = place.connect(), place.connect()
+    run(second, "SET statement_timeout = 300" if place.driver == "psycopg" else "SET max_statement_time = 0.3")
+    second.commit()
+    assert handle(first, "a")
+    with pytest.raises(InFlight):
+        handle(second, "a", wait=20)
+    second.rollback()
+    first.commit()
+    assert not handle(second, "a")
+
+
+def test_a_lock_error_is_the_databases_only_if_the_handler_fails_by_it() -> None:
+    def caught(event: Event, session: Any) -> None:
+        try:
+            raise psycopg.errors.LockNotAvailable
+        except psycopg.Error:
+            raise KeyError("total")  # noqa: B904
+
+    def passed_on(event: Event, session: Any) -> None:
+        try:
+            raise psycopg.errors.LockNotAvailable
+        except psycopg.Error as error:
+            raise KeyError("total") from error
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(":memory:")
+        inbox.create_table(connection)
+        return connection
+
+    receiver = inbox.Inbox("billing", SECRET)
+    event = Event("a", 1, b"")
+    answers = [receiver.handle(event, transactions(connect), handler).status for handler in (caught, passed_on)]
+    assert answers == [500, 503]
+
+
 def test_cleanup_deletes_old_records_in_batches(place: Place) -> None:
     connection = place.connect()
     for number in range(7):
@@ -187,6 +226,30 @@ def test_django_handles_an_event_once_and_cleans_up(alias: str) -> None:
         assert printed.getvalue() == "0 deleted\n1 deleted\n"
     finally:
         with connection.cursor() as cursor:
+            cursor.execute("DROP TABLE inbox_event")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_django_tells_its_own_connection_from_others_in_an_inner_block() -> None:
+    inbox_django.session("default").script("create")
+
+    def own(event: Event, session: Any) -> None:
+        with transaction.atomic(), connections["default"].cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    def another(event: Event, session: Any) -> None:
+        with transaction.atomic(savepoint=False):
+            psycopg.connect(f"postgres://postgres@127.0.0.1:{free_port()}/other")
+
+    receiver = inbox.Inbox("tests", SECRET)
+    answers = [
+        receiver.handle(Event("a", 1, b""), lambda: inbox_django._transaction("default"), handler).status
+        for handler in (own, another, lambda event, session: None)
+    ]
+    try:
+        assert answers == [503, 500, 200]
+    finally:
+        with connections["default"].cursor() as cursor:
             cursor.execute("DROP TABLE inbox_event")
 
 

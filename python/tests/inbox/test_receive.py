@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.inbox.kits import KITS, Kit, Response
-from tests.servers import connect, postgres
+from tests.servers import connect, free_port, postgres
 
 PATIENCE = 30
 
@@ -219,6 +219,67 @@ def test_a_constraint_that_fails_at_commit_is_the_handlers_fault(name: str, star
     kit.query("CREATE TABLE seat (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
     assert kit.send("one", sql=["INSERT INTO seat VALUES (1), (1)"]).status == 500
     assert kit.handled() == kit.recorded() == []
+
+
+@on("postgres")
+def test_a_trigger_that_raises_at_commit_is_the_handlers_fault(name: str, start) -> None:
+    kit = start(name)
+    kit.query("CREATE TABLE seat (n int)")
+    kit.query(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'the cinema is full'; END $$"
+    )
+    kit.query(
+        "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON seat DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    assert kit.send("one", sql=["INSERT INTO seat VALUES (1)"]).status == 500
+    assert kit.handled() == kit.recorded() == []
+    assert kit.send("one").status == 200
+
+
+@EVERY
+def test_a_service_that_the_handler_cannot_reach_is_the_handlers_fault(name: str, start) -> None:
+    kit, closed = start(name), free_port()
+    assert kit.send("one", call=closed).status == 500
+    assert kit.handled() == kit.recorded() == []
+    assert kit.send("one").status == 200
+
+
+@SERVERS
+def test_another_database_that_the_handler_cannot_reach_is_the_handlers_fault(name: str, start) -> None:
+    kit = start(name)
+    scheme = "mysql" if kit.kind == "mariadb" else "postgres"
+    assert kit.send("one", database=f"{scheme}://root@127.0.0.1:{free_port()}/other").status == 500
+    assert kit.handled() == kit.recorded() == []
+    assert kit.send("one").status == 200
+
+
+@on("postgres")
+def test_a_lock_that_the_handler_does_not_get_is_an_outage(name: str, start) -> None:
+    kit = start(name)
+    kit.query("CREATE TABLE account (n int)")
+    take = "LOCK TABLE account IN EXCLUSIVE MODE NOWAIT"
+    with connect(kit.address) as holding, holding.transaction():
+        holding.execute(take)
+        assert kit.send("one", sql=[take]).status == 503
+    assert kit.send("one", sql=[take]).status == 200
+
+
+@on("postgres")
+def test_a_statement_timeout_that_ends_the_wait_of_a_duplicate_is_the_wait(name: str, start, pool, place) -> None:
+    kit = start(name, INBOX_WAIT="20")
+    kit.query(f"ALTER DATABASE {urlsplit(kit.address).path[1:]} SET statement_timeout = '1s'")
+    # New connections have it.
+    kit.kill()
+    kit.start()
+    holding = hold(kit, pool, place)
+    assert kit.send("one").status == 409
+    (place / "go").touch()
+    assert holding.result().status == 200
+    # In a statement of the handler, it is the handler's fault.
+    assert kit.send("two", sql=["SELECT pg_sleep(10)"]).status == 500
+    assert kit.handled() == ["one"]
 
 
 @SERVERS

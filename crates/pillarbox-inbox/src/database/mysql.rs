@@ -49,11 +49,16 @@ impl Database for MySql {
             1213 | 1020 => Some(Trouble::Conflict),
             1205 => Some(Trouble::Locked),
             // Killed, shutting down, too many connections, idle for too long.
-            1040 | 1053 | 1203 | 1226 | 1927 | 3169 | 4031 => Some(Trouble::Down),
+            1040 | 1053 | 1203 | 1226 | 1927 | 3169 | 4031 => Some(Trouble::Lost),
             // Read-only after a failover; no space.
             1290 | 1792 | 1836 | 1021 | 1114 => Some(Trouble::Down),
             _ => None,
         }
+    }
+
+    fn is_cancelled(error: &(dyn DatabaseError + 'static)) -> bool {
+        // max_statement_time, KILL QUERY, and MySQL's max_execution_time.
+        error.try_downcast_ref::<MySqlDatabaseError>().is_some_and(|error| matches!(error.number(), 1969 | 1317 | 3024))
     }
 
     fn driver_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn DatabaseError + 'static)> {

@@ -47,12 +47,21 @@ impl Database for Postgres {
         match state.as_ref() {
             "40001" | "40P01" => Some(Trouble::Conflict),
             "55P03" => Some(Trouble::Locked),
-            // Shutting down, starting, ended by an administrator, idle for too long; read-only after a failover.
-            "57P01" | "57P02" | "57P03" | "57P05" | "25006" | "25P03" => Some(Trouble::Down),
+            // Shutting down, starting, ended by an administrator, idle for too long, too many connections.
+            "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "53300" => Some(Trouble::Lost),
+            // Read-only after a failover.
+            "25006" => Some(Trouble::Down),
             // Classes: connection, out of resources, system error.
-            state if ["08", "53", "58"].contains(&state.get(..2)?) => Some(Trouble::Down),
-            _ => None,
+            state => match state.get(..2)? {
+                "08" => Some(Trouble::Lost),
+                "53" | "58" => Some(Trouble::Down),
+                _ => None,
+            },
         }
+    }
+
+    fn is_cancelled(error: &(dyn DatabaseError + 'static)) -> bool {
+        error.code().is_some_and(|state| state == "57014")
     }
 
     fn driver_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn DatabaseError + 'static)> {

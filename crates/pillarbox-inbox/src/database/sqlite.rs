@@ -52,6 +52,10 @@ impl Database for Sqlite {
         }
     }
 
+    fn is_cancelled(_error: &(dyn DatabaseError + 'static)) -> bool {
+        false
+    }
+
     fn driver_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn DatabaseError + 'static)> {
         Some(error.downcast_ref::<SqliteError>()?)
     }

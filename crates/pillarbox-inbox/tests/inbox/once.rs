@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox_inbox::{Database, KEEP, OnceError, cleanup, create_table, once};
-use sqlx::{Connection as _, Executor as _, MySql, Pool, Postgres, Sqlite};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, MySql, Pool, Postgres, Sqlite};
 
 macro_rules! on_each_database {
     ($($check:ident;)*) => {
@@ -74,6 +74,49 @@ async fn names_that_no_database_would_keep_are_refused<DB: Database>(pool: &Pool
         let refused = once(&mut transaction, consumer, id).await;
         assert!(matches!(refused, Err(OnceError::Name { .. })), "{refused:?}");
     }
+}
+
+/// A statement of a handler, by its text.
+async fn run<DB>(connection: &mut DB::Connection, statement: &str) -> Result<(), anyhow::Error>
+where
+    DB: Database,
+    for<'c> &'c mut DB::Connection: sqlx::Executor<'c, Database = DB>,
+{
+    (&mut *connection).execute(sqlx::raw_sql(AssertSqlSafe(statement.to_owned()))).await?;
+    Ok(())
+}
+
+/// A bound of the server that is shorter than the wait.
+trait Impatient: Database {
+    const BOUND: &'static str;
+}
+impl Impatient for Postgres {
+    const BOUND: &'static str = "SET statement_timeout = 300";
+}
+impl Impatient for MySql {
+    const BOUND: &'static str = "SET max_statement_time = 0.3";
+}
+
+async fn a_cancelled_wait_is_in_flight<DB: Impatient>(pool: &Pool<DB>)
+where
+    for<'c> &'c mut DB::Connection: sqlx::Executor<'c, Database = DB>,
+{
+    create_table(pool).await.unwrap();
+    let (mut first, mut second) = (pool.acquire().await.unwrap(), pool.acquire().await.unwrap());
+    run::<DB>(&mut second, DB::BOUND).await.unwrap();
+    let mut holding = first.begin().await.unwrap();
+    assert!(once(&mut holding, "billing", "a").await.unwrap());
+    let mut waiting = second.begin().await.unwrap();
+    let refused = once(&mut waiting, "billing", "a").await;
+    assert!(matches!(refused, Err(OnceError::InFlight)), "{refused:?}");
+    waiting.rollback().await.unwrap();
+    holding.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_statement_timeout_that_ends_the_wait_is_the_wait() {
+    a_cancelled_wait_is_in_flight(&crate::postgres().await.pool).await;
+    a_cancelled_wait_is_in_flight(&crate::mysql().await.pool).await;
 }
 
 /// Makes all records thirty days old.
