@@ -10,6 +10,8 @@ const MAX_BODY = 2 * 1024 * 1024;
 const TOLERANCE = 300;
 // How often a transaction is tried that ends in a deadlock or a serialisation failure.
 const TRIES = 5;
+// How long a connection and the begin of a transaction may take. With the wait of a duplicate, it is less than a relay's timeout.
+const CONNECT = 3000;
 // The beginning of the id of a test event, which the signature covers. No other event of Pillarbox has such an id.
 const TEST_ID = "70696c6c-7465-8";
 const SIGNED = ["webhook-id", "webhook-timestamp", "webhook-signature"];
@@ -24,6 +26,9 @@ class HandlerFailed extends Error {
     return found === "lost" && !this.isLost ? undefined : found;
   }
 }
+
+/** The database did not respond in time. */
+class TimedOut extends Error {}
 
 /** Verifies and answers the requests to one consumer. */
 export class Inbox {
@@ -112,13 +117,14 @@ export class Inbox {
   }
 
   async #handleOnce(event, handler) {
-    const client = await this.pool.connect();
+    const deadline = Date.now() + CONNECT;
+    const client = await this.#connect(deadline);
     let broken;
     // Without a listener, an error of the connection while the handler runs would end the process.
     const onError = (error) => { broken = error; };
     client.on("error", onError);
     try {
-      await client.query("BEGIN");
+      await before(deadline, client.query("BEGIN"));
       if (!(await record(client, this.consumer, event.id, this.wait))) {
         await client.query("ROLLBACK");
         return answer(200, "duplicate");
@@ -128,14 +134,25 @@ export class Inbox {
       await commit(client);
       return answer(200, "handled");
     } catch (error) {
-      // What the handler has done to the connection is not known.
-      if (error instanceof RolledBack) broken ??= error;
-      else await client.query("ROLLBACK").catch((lost) => { broken ??= lost; });
+      // What the handler has done to the connection is not known, or it does not respond.
+      if (error instanceof RolledBack || error instanceof TimedOut) broken ??= error;
+      else await before(Date.now() + CONNECT, client.query("ROLLBACK")).catch((lost) => { broken ??= lost; });
       if (error instanceof HandlerFailed) error.isLost = broken !== undefined;
       throw error;
     } finally {
       client.off("error", onError);
       client.release(broken !== undefined);
+    }
+  }
+
+  /** Returns a client. One that arrives after the deadline goes back to the pool. */
+  async #connect(deadline) {
+    const connecting = this.pool.connect();
+    try {
+      return await before(deadline, connecting);
+    } catch (error) {
+      if (error instanceof TimedOut) connecting.then((client) => client.release(), () => {});
+      throw error;
     }
   }
 
@@ -167,6 +184,19 @@ async function commit(client) {
     await client.query("COMMIT");
   } catch (error) {
     throw new HandlerFailed("the commit failed", { cause: error });
+  }
+}
+
+/** Returns the result of a promise, or throws TimedOut at the deadline. */
+async function before(deadline, promise) {
+  let timer;
+  const timeout = new Promise((resolve, reject) => {
+    timer = setTimeout(() => reject(new TimedOut("the database did not respond in time")), Math.max(0, deadline - Date.now()));
+  });
+  try {
+    return await Promise.race([promise, timeout]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

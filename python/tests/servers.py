@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -71,6 +74,9 @@ def free_port() -> int:
 class PrivateBroker:
     """A broker of one test: killed, it comes back on the same port with what it acknowledged."""
 
+    #: Ends the server, and its connections at once.
+    STOP = signal.SIGTERM
+
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
         self.directory, self.port = directory, free_port()
@@ -113,6 +119,30 @@ class PrivateBroker:
             self.process.kill()
             self.process.wait()
             self.process = None
+
+    def stop(self) -> None:
+        """Shuts it down, as for a restart. Its port refuses connections then."""
+        if self.process is not None:
+            self.process.send_signal(self.STOP)
+            self.process.wait(PATIENCE)
+            self.process = None
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Lets it respond to nobody for a while. Its port accepts connections: a lost network would not refuse them."""
+        assert self.process is not None
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        stopped: list[int] = []
+        try:
+            # The parent first, so that it has no new children.
+            for processes in (lambda: [self.process.pid], lambda: map(int, children.read_text().split())):
+                for process in processes():
+                    os.kill(process, signal.SIGSTOP)
+                    stopped.append(process)
+            yield
+        finally:
+            for process in stopped:
+                os.kill(process, signal.SIGCONT)
 
 
 class PrivateRedis(PrivateBroker):
@@ -164,6 +194,7 @@ class PrivateRabbitMq(PrivateBroker):
 class PrivatePostgres(PrivateBroker):
     """PostgreSQL with a write-ahead log that can be decoded."""
 
+    STOP = signal.SIGINT
     SETTINGS = ("fsync=off", "wal_level=logical", "max_slot_wal_keep_size=256MB", "unix_socket_directories=")
 
     def __init__(self, directory: Path) -> None:
@@ -208,3 +239,37 @@ class PrivatePostgres(PrivateBroker):
         program = str(found[-1]) if found else name
         as_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--"]
         return [*(as_postgres if os.geteuid() == 0 else []), program]
+
+
+class PrivateMariaDb(PrivateBroker):
+    """MariaDB with one database, `inbox`."""
+
+    SETTINGS = ("--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--innodb-buffer-pool-size=32M")
+
+    def __init__(self, directory: Path, *settings: str) -> None:
+        super().__init__(directory)
+        self.settings = settings
+        # The directory of temporary files is its own: a server that starts deletes those of others.
+        self.common = ["--no-defaults", f"--datadir={directory}/data", f"--tmpdir={directory}"]
+        if os.geteuid() == 0:
+            self.common.append("--user=root")
+        install = ["mariadb-install-db", *self.common, "--auth-root-authentication-method=normal", "--skip-test-db"]
+        subprocess.run([*install, "--skip-name-resolve"], cwd=directory, check=True, capture_output=True)
+        (directory / "data/inbox").mkdir()
+
+    @property
+    def url(self) -> str:
+        return f"mysql://root@127.0.0.1:{self.port}/inbox"
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        places = ["--bind-address=127.0.0.1", f"--port={self.port}", f"--socket={self.directory}/socket"]
+        names = [f"--pid-file={self.directory}/pid", "--skip-name-resolve"]
+        program = shutil.which("mariadbd") or "/usr/sbin/mariadbd"
+        return [program, *self.common, *places, *names, *self.SETTINGS, *self.settings], {}
+
+    def listens(self) -> bool:
+        try:
+            connect(self.url).close()
+        except pymysql.OperationalError:
+            return False
+        return True

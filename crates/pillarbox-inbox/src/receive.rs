@@ -6,12 +6,17 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use sqlx::{Connection as _, Pool, SqlStr};
+use tokio::time::{Instant, timeout_at};
 
 use crate::answer::Answer;
 use crate::database::{Database, Trouble, trouble};
 use crate::event::Event;
 use crate::inbox::Inbox;
 use crate::once::{OnceError, confirm, record};
+
+/// How long a connection and the begin of a transaction may take. With the wait of a duplicate, it is less than a relay's timeout. The
+/// pool's own `acquire_timeout` is 30 seconds by default, and it tries again until then if the database refuses connections.
+const CONNECT: Duration = Duration::from_secs(3);
 
 /// The future of a handler: `Box::pin(async move { … })`.
 pub type Handling<'c> = Pin<Box<dyn Future<Output = Result<(), HandlerError>> + Send + 'c>>;
@@ -129,8 +134,17 @@ impl Inbox {
         DB: Database,
         F: for<'c> Fn(&'c Event, &'c mut DB::Connection) -> Handling<'c> + Send + Sync,
     {
-        let mut connection = pool.acquire().await.map_err(Failure::Database)?;
-        let mut transaction = connection.begin_with(SqlStr::from_static(DB::BEGIN)).await.map_err(Failure::Database)?;
+        let late = || Failure::Database(sqlx::Error::PoolTimedOut);
+        let deadline = Instant::now() + CONNECT;
+        let acquired = timeout_at(deadline, pool.acquire()).await.map_err(|_| late())?;
+        let mut connection = acquired.map_err(Failure::Database)?;
+        let begin = connection.begin_with(SqlStr::from_static(DB::BEGIN));
+        let Ok(begun) = timeout_at(deadline, begin).await else {
+            // The pool would wait for the response before it uses the connection again, or another one in its place.
+            drop(connection.detach());
+            return Err(late());
+        };
+        let mut transaction = begun.map_err(Failure::Database)?;
         let outcome = self.in_transaction::<DB, F>(&mut transaction, event, handler).await;
         match outcome {
             Ok(true) => {

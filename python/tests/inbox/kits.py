@@ -100,16 +100,17 @@ class Response:
 
 
 class Kit:
-    """A receiver with a database of its own."""
+    """A receiver with a database of its own, or the one at `DATABASE_URL`."""
 
     def __init__(self, name: str, processes: Processes, directory: Path, **variables: str) -> None:
         self.name, self.processes, self.port = name, processes, free_port()
         self.kind = KITS[name][0]
         self.command = command(name)
-        self.address = f"sqlite://{directory}/inbox.db" if self.kind == "sqlite" else create_database(self.kind)
-        self.environment = environment(
-            DATABASE_URL=self.address, PORT=str(self.port), **{"INBOX_KEYS": SECRET, **variables}
+        self.address = variables.get("DATABASE_URL") or (
+            f"sqlite://{directory}/inbox.db" if self.kind == "sqlite" else create_database(self.kind)
         )
+        settings = {"INBOX_KEYS": SECRET, **variables, "DATABASE_URL": self.address, "PORT": str(self.port)}
+        self.environment = environment(**settings)
         self.query("CREATE TABLE handled (id varchar(255) NOT NULL)")
         if self.kind == "sqlite":
             self.query("PRAGMA journal_mode = wal")
