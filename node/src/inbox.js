@@ -42,6 +42,10 @@ export class Inbox {
     this.consumer = checkConsumer(consumer);
     this.#keys = new Keys(keys);
     Object.assign(this, { tolerance, maxBody, wait, tries, clock, log });
+    // Without a listener, an idle connection that the database closes, as in a restart, would end the process.
+    if (pool && pool.listenerCount?.("error") === 0) {
+      pool.on("error", (error) => this.log(`inbox_connection_lost: consumer ${this.consumer}: an idle connection`, error));
+    }
   }
 
   /** Returns the event of a request, or throws Refused. `rawHeaders` are names and values in turn, as Node has them. */

@@ -24,6 +24,7 @@ export interface Event {
 export type Handler = (event: Event, client: PoolClient) => unknown;
 
 export interface Options {
+  /** If nothing listens to its event `error`, the inbox logs these errors: otherwise a lost idle connection would end the process. */
   pool: Pool;
   /** The key is the consumer and the id: two consumers on one database do not hide each other's events. */
   consumer: string;

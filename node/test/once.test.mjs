@@ -1,5 +1,6 @@
 // `once`, `cleanup` and the keys, without HTTP. `python/tests/inbox` runs it in a project that has the packed package.
 import assert from "node:assert/strict";
+import { EventEmitter } from "node:events";
 import { after, before, beforeEach, test } from "node:test";
 import { InFlight, Inbox, InvalidKey, RolledBack, cleanup, createTable, once } from "@pillarbox/inbox";
 import { receiver } from "@pillarbox/inbox/express";
@@ -89,6 +90,17 @@ test("a statement timeout that ends the wait is the wait", async () => {
     });
     await assert.rejects(second, InFlight);
   });
+});
+
+test("the inbox listens to the errors of a pool that nobody else listens to", () => {
+  const [silent, heard, log] = [new EventEmitter(), new EventEmitter(), []];
+  heard.on("error", () => {});
+  for (const place of [silent, silent, heard]) {
+    new Inbox({ pool: place, consumer: "billing", keys: `whsec_${"AAAA".repeat(8)}`, log: (line) => log.push(line) });
+    assert.equal(place.listenerCount("error"), 1);
+  }
+  silent.emit("error", new Error("lost"));
+  assert.deepEqual(log, ["inbox_connection_lost: consumer billing: an idle connection"]);
 });
 
 test("names that no database would keep are refused", async () => {

@@ -11,7 +11,6 @@ import pg from "pg";
 
 const { env } = process;
 const pool = new pg.Pool({ connectionString: env.DATABASE_URL });
-pool.on("error", (error) => console.error("an idle connection was lost:", error.message));
 await createTable(pool);
 
 async function handler(event, client) {
