@@ -72,7 +72,7 @@ export class InvalidKey extends Error {}
 
 /**
  * Records the event and runs the handler, in the client's open transaction; returns false for a duplicate. The caller commits if
- * this resolves, and rolls back if it rejects.
+ * this resolves, and rolls back if it rejects. Without an open transaction it rejects, and writes nothing.
  */
 export function once(client: ClientBase, id: string, handler: () => unknown, options: { consumer: string; wait?: number }): Promise<boolean>;
 

@@ -6,6 +6,8 @@ import * as statements from "./statements.js";
 export const WAIT = 5000;
 // Longer than a relay tries to send an event.
 const KEEP_DAYS = 30;
+// What PostgreSQL says of a savepoint without a transaction.
+const NO_TRANSACTION = "25P01";
 const LONGEST_ID = 255;
 const LONGEST_CONSUMER = 100;
 const NAME = /^[\x21-\x7e]+$/;
@@ -21,15 +23,30 @@ export function checkConsumer(text) {
 
 /**
  * Records the event and runs the handler, in the client's open transaction; returns false for a duplicate. The caller commits if
- * this resolves, and rolls back if it rejects.
+ * this resolves, and rolls back if it rejects. Without an open transaction it rejects, and writes nothing.
  */
 export async function once(client, id, handler, { consumer, wait = WAIT }) {
   checkConsumer(consumer);
   if (!isId(id)) throw new TypeError(`the id of an event has 1 to ${LONGEST_ID} visible ASCII characters, but is ${JSON.stringify(id)}`);
+  await checkTransaction(client);
   if (!(await record(client, consumer, id, wait))) return false;
   await handler();
   await confirm(client, consumer, id);
   return true;
+}
+
+/** Throws unless the client is in a transaction. A pool never is: it may use another client for each query. */
+async function checkTransaction(client) {
+  try {
+    await client.query("SAVEPOINT pillarbox_inbox; RELEASE SAVEPOINT pillarbox_inbox");
+  } catch (error) {
+    if (error.code !== NO_TRANSACTION) throw error;
+    throw new Error(
+      "no transaction is open: the record would be committed before the handler runs, and an event whose handler fails would " +
+        "be lost; call once() with a client, not a pool, after BEGIN",
+      { cause: error },
+    );
+  }
 }
 
 /** Records the event; returns false for a duplicate. Throws InFlight. */

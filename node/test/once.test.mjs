@@ -81,6 +81,19 @@ test("cleanup deletes old records in batches", async () => {
   assert.equal(await commit("billing", "new"), false);
 });
 
+test("a pool, and a client without a transaction, are refused", async () => {
+  const client = await pool.connect();
+  let calls = 0;
+  try {
+    for (const place of [pool, client]) {
+      await assert.rejects(once(place, "a", () => { calls += 1; }, { consumer: "billing" }), /no transaction is open/);
+    }
+  } finally {
+    client.release();
+  }
+  assert.deepEqual([calls, (await pool.query("SELECT id FROM inbox_event")).rows], [0, []]);
+});
+
 test("a statement timeout that ends the wait is the wait", async () => {
   await inTransaction(async (client) => {
     assert.ok(await once(client, "a", nothing, { consumer: "billing" }));

@@ -57,6 +57,7 @@ _MYSQL = {
 }
 #: max_statement_time, KILL QUERY, and MySQL's max_execution_time.
 _MYSQL_CANCELLED = (1969, 1317, 3024)
+_MYSQL_NO_SAVEPOINT = 1305
 _SQLITE_SNAPSHOT = 517
 _SQLITE = {
     5: Trouble.LOCKED,
@@ -130,11 +131,32 @@ class Session:
             return trouble(error) is Trouble.LOST
         return False
 
+    def commits_alone(self) -> bool:
+        """Returns whether the next statement would be a transaction of its own."""
+        inner = _inner(self.connection)
+        if self.folder == "postgres":
+            return bool(inner.autocommit) and inner.info.transaction_status.name == "IDLE"
+        if self.folder == "sqlite":
+            # Python 3.12 has the attribute; before it, and with -1, the level decides.
+            mode = getattr(inner, "autocommit", -1)
+            commits = inner.isolation_level is None if mode == -1 else bool(mode)
+            return commits and not inner.in_transaction
+        if not inner.get_autocommit():
+            return False
+        # The drivers do not tell whether a transaction is open. Outside of one, a savepoint ends at once.
+        self.execute("SAVEPOINT pillarbox_inbox")
+        try:
+            self.execute("RELEASE SAVEPOINT pillarbox_inbox")
+        except Exception as error:
+            if error.args[:1] != (_MYSQL_NO_SAVEPOINT,):
+                raise
+            return True
+        return False
+
 
 def session_of(connection: Any) -> Session:
     """Returns the inbox's statements on a connection of DB-API. Raises TypeError for an unknown driver."""
-    # SQLAlchemy's raw connections are proxies.
-    inner = getattr(connection, "driver_connection", None) or connection
+    inner = _inner(connection)
     for base in type(inner).__mro__:
         known = _DRIVERS.get(base.__module__.partition(".")[0])
         if known is not None:
@@ -142,6 +164,11 @@ def session_of(connection: Any) -> Session:
     raise TypeError(
         f"the inbox knows the drivers psycopg, PyMySQL, mysqlclient and sqlite3, but not {type(inner).__module__}"
     )
+
+
+def _inner(connection: Any) -> Any:
+    """SQLAlchemy's raw connections are proxies."""
+    return getattr(connection, "driver_connection", None) or connection
 
 
 def trouble(error: BaseException) -> Trouble | None:

@@ -21,9 +21,16 @@ def once(connection: Any, id: str, handler: Callable[[], object], *, consumer: s
     """Records the event and runs the handler, in the connection's open transaction; returns False for a duplicate.
 
     The caller commits if this returns, and rolls back if it raises. The handler's errors are raised as they are.
-    InFlight is raised after `wait` seconds in which another transaction held the same event.
+    InFlight is raised after `wait` seconds in which another transaction held the same event. RuntimeError is raised,
+    and nothing written, if the connection is in autocommit and no transaction is open.
     """
-    return once_in(session_of(connection), check_consumer(consumer), check_id(id), handler, wait)
+    session, consumer, id = session_of(connection), check_consumer(consumer), check_id(id)
+    if session.commits_alone():
+        raise RuntimeError(
+            "the connection is in autocommit, and no transaction is open: the record would be committed before the "
+            "handler runs, and an event whose handler fails would be lost; begin a transaction before once()"
+        )
+    return once_in(session, consumer, id, handler, wait)
 
 
 def once_in(session: Session, consumer: str, id: str, handler: Callable[[], object], wait: float) -> bool:

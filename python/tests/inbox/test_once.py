@@ -142,6 +142,31 @@ def test_a_driver_that_is_unknown_is_refused() -> None:
         inbox.once(object(), "a", lambda: None, consumer="billing")
 
 
+def autocommit(connection: Any, driver: str) -> None:
+    if driver == "sqlite3":
+        connection.isolation_level = None
+    elif driver == "psycopg":
+        connection.autocommit = True
+    else:
+        connection.autocommit(True)
+
+
+def test_a_connection_that_commits_each_statement_is_refused(place: Place) -> None:
+    connection = place.connect()
+    autocommit(connection, place.driver)
+    with pytest.raises(RuntimeError, match="no transaction is open"):
+        handle(connection, "a")
+    assert run(connection, "SELECT id FROM inbox_event") == handled(connection) == []
+    # In a transaction, it is like any other.
+    run(connection, "BEGIN")
+    assert handle(connection, "a")
+    connection.rollback()
+    run(connection, "BEGIN")
+    assert handle(connection, "a")
+    connection.commit()
+    assert handled(connection) == ["billing:a"]
+
+
 @pytest.mark.parametrize("place", ["psycopg", "pymysql", "MySQLdb"], indirect=True)
 def test_a_statement_timeout_that_ends_the_wait_is_the_wait(place: Place) -> None:
     first, second = place.connect(), place.connect()
