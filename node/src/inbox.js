@@ -38,6 +38,7 @@ export class Inbox {
     pool, consumer, keys, tolerance = TOLERANCE, maxBody = MAX_BODY, wait = WAIT, tries = TRIES,
     clock = () => Date.now() / 1000, log = console.error,
   }) {
+    if (!(tries >= 1)) throw new RangeError(`a transaction is tried at least once, but tries is ${tries}`);
     this.pool = pool;
     this.consumer = checkConsumer(consumer);
     this.#keys = new Keys(keys);

@@ -83,6 +83,7 @@ export async function createTable(pool) {
 
 /** Deletes records that are older than `keepDays`, in batches, and returns their number. */
 export async function cleanup(pool, { keepDays = KEEP_DAYS, batch = 1000 } = {}) {
+  if (!(batch >= 1)) throw new RangeError(`a batch of cleanup has at least 1 record, but batch is ${batch}`);
   let deleted = 0;
   for (;;) {
     const { rowCount } = await pool.query(statements.CLEANUP, [keepDays * 86400, batch]);

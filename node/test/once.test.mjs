@@ -105,6 +105,14 @@ test("a statement timeout that ends the wait is the wait", async () => {
   });
 });
 
+test("numbers that would do nothing are refused", async () => {
+  for (const number of [0, -1, Number.NaN]) {
+    await assert.rejects(cleanup(pool, { batch: number }), /a batch of cleanup has at least 1 record/);
+    const options = { pool, consumer: "billing", keys: `whsec_${"AAAA".repeat(8)}`, tries: number };
+    assert.throws(() => new Inbox(options), /a transaction is tried at least once/);
+  }
+});
+
 test("the inbox listens to the errors of a pool that nobody else listens to", () => {
   const [silent, heard, log] = [new EventEmitter(), new EventEmitter(), []];
   heard.on("error", () => {});

@@ -121,6 +121,8 @@ class Session:
 
     def cleanup(self, seconds: float, limit: int) -> int:
         """Deletes a batch of old records and returns their number."""
+        if limit < 1:
+            raise ValueError(f"a batch of cleanup has at least 1 record, but batch is {limit!r}")
         return self.run("cleanup", seconds, limit)
 
     def is_lost(self) -> bool:

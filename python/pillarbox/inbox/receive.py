@@ -62,6 +62,8 @@ class Inbox:
         tries: int = TRIES,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        if tries < 1:
+            raise ValueError(f"a transaction is tried at least once, but tries is {tries!r}")
         self.consumer = check_consumer(consumer)
         self.keys = Keys(keys)
         self.tolerance = tolerance

@@ -204,6 +204,16 @@ def test_a_lock_error_is_the_databases_only_if_the_handler_fails_by_it() -> None
     assert answers == [500, 503]
 
 
+@pytest.mark.parametrize("number", [0, -1])
+def test_numbers_that_would_do_nothing_are_refused(number: int) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        inbox.create_table(connection)
+        with pytest.raises(ValueError, match="a batch of cleanup has at least 1 record"):
+            inbox.cleanup(connection, batch=number)
+    with pytest.raises(ValueError, match="a transaction is tried at least once"):
+        inbox.Inbox("billing", SECRET, tries=number)
+
+
 def test_cleanup_deletes_old_records_in_batches(place: Place) -> None:
     connection = place.connect()
     for number in range(7):
