@@ -79,5 +79,5 @@ export function once(client: ClientBase, id: string, handler: () => unknown, opt
 /** Creates the table `inbox_event` if it does not exist. */
 export function createTable(pool: Pool | ClientBase): Promise<void>;
 
-/** Deletes records that are older than `keepDays` (default: 30), in batches, and returns their number. */
+/** Deletes records that are older than `keepDays` (default: 60), in batches, and returns their number. */
 export function cleanup(pool: Pool | ClientBase, options?: { keepDays?: number; batch?: number }): Promise<number>;

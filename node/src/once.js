@@ -4,8 +4,8 @@ import * as statements from "./statements.js";
 
 // Shorter than a relay's timeout, which is 10 s by default.
 export const WAIT = 5000;
-// Longer than a relay tries to send an event.
-const KEEP_DAYS = 30;
+// Longer than an outbox keeps a failed event, which is 30 days by default: until then, a person can retry it.
+const KEEP_DAYS = 60;
 // What PostgreSQL says of a savepoint without a transaction.
 const NO_TRANSACTION = "25P01";
 const LONGEST_ID = 255;

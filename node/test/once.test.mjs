@@ -74,10 +74,10 @@ test("the lock timeout of the session is set back", async () => {
 
 test("cleanup deletes old records in batches", async () => {
   for (const number of Array(7).keys()) assert.ok(await commit("billing", `old-${number}`));
-  await pool.query("UPDATE inbox_event SET received_at = received_at - interval '30 days'");
+  await pool.query("UPDATE inbox_event SET received_at = received_at - interval '1439 hours'");
   assert.ok(await commit("billing", "new"));
-  assert.equal(await cleanup(pool, { keepDays: 31 }), 0);
-  assert.equal(await cleanup(pool, { keepDays: 30, batch: 3 }), 7);
+  assert.equal(await cleanup(pool), 0);
+  assert.equal(await cleanup(pool, { keepDays: 59, batch: 3 }), 7);
   assert.equal(await commit("billing", "new"), false);
 });
 

@@ -9,8 +9,9 @@ use crate::names;
 
 /// How long a duplicate waits: shorter than a relay's timeout, which is 10 seconds by default.
 pub const WAIT: Duration = Duration::from_secs(5);
-/// How long events are remembered: longer than a relay tries to send one.
-pub const KEEP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// How long events are remembered: longer than an outbox keeps a failed event, which is 30 days by default. Until then, a person can
+/// retry it.
+pub const KEEP: Duration = Duration::from_secs(60 * 24 * 60 * 60);
 const BATCH: i64 = 1000;
 
 /// Why an event was not recorded.

@@ -13,8 +13,8 @@ from pillarbox.inbox.event import check_consumer, check_id
 
 #: Shorter than a relay's timeout, which is 10 s by default.
 WAIT = 5.0
-#: Longer than a relay tries to send an event.
-KEEP = timedelta(days=30)
+#: Longer than an outbox keeps a failed event, which is 30 days by default: until then, a person can retry it.
+KEEP = timedelta(days=60)
 
 
 def once(connection: Any, id: str, handler: Callable[[], object], *, consumer: str, wait: float = WAIT) -> bool:

@@ -222,8 +222,8 @@ def test_cleanup_deletes_old_records_in_batches(place: Place) -> None:
     age(connection, place.driver)
     assert handle(connection, "new")
     connection.commit()
-    assert inbox.cleanup(connection, timedelta(days=31)) == 0
-    assert inbox.cleanup(connection, timedelta(days=29), batch=3) == 7
+    assert inbox.cleanup(connection) == 0
+    assert inbox.cleanup(connection, timedelta(days=59), batch=3) == 7
     assert [row[0] for row in run(connection, "SELECT id FROM inbox_event")] == ["new"]
     assert inbox.cleanup(connection) == 0
     assert not handle(connection, "new")
@@ -231,11 +231,11 @@ def test_cleanup_deletes_old_records_in_batches(place: Place) -> None:
 
 
 def age(connection: Any, driver: str) -> None:
-    """Makes all records thirty days old."""
+    """Makes all records nearly sixty days old."""
     old = {
-        "psycopg": "received_at - interval '30 days'",
-        "sqlite3": "strftime('%Y-%m-%d %H:%M:%f', received_at, '-30 days')",
-    }.get(driver, "received_at - INTERVAL 30 DAY")
+        "psycopg": "received_at - interval '1439 hours'",
+        "sqlite3": "strftime('%Y-%m-%d %H:%M:%f', received_at, '-1439 hours')",
+    }.get(driver, "received_at - INTERVAL 1439 HOUR")
     run(connection, f"UPDATE inbox_event SET received_at = {old}")
     connection.commit()
 

@@ -119,19 +119,19 @@ async fn a_statement_timeout_that_ends_the_wait_is_the_wait() {
     a_cancelled_wait_is_in_flight(&crate::mysql().await.pool).await;
 }
 
-/// Makes all records thirty days old.
+/// Makes all records nearly sixty days old.
 trait Age: Database {
     const OLD: &'static str;
 }
 impl Age for Postgres {
-    const OLD: &'static str = "UPDATE inbox_event SET received_at = received_at - interval '30 days'";
+    const OLD: &'static str = "UPDATE inbox_event SET received_at = received_at - interval '1439 hours'";
 }
 impl Age for MySql {
-    const OLD: &'static str = "UPDATE inbox_event SET received_at = received_at - INTERVAL 30 DAY";
+    const OLD: &'static str = "UPDATE inbox_event SET received_at = received_at - INTERVAL 1439 HOUR";
 }
 impl Age for Sqlite {
     const OLD: &'static str =
-        "UPDATE inbox_event SET received_at = strftime('%Y-%m-%d %H:%M:%f', received_at, '-30 days')";
+        "UPDATE inbox_event SET received_at = strftime('%Y-%m-%d %H:%M:%f', received_at, '-1439 hours')";
 }
 
 async fn cleanup_deletes_old_records<DB: Age>(pool: &Pool<DB>)
@@ -146,8 +146,8 @@ where
     (&mut *connection).execute(DB::OLD).await.unwrap();
     drop(connection);
     assert!(commit(pool, "billing", "new").await);
-    assert_eq!(cleanup(pool, KEEP + Duration::from_secs(86400)).await.unwrap(), 0);
-    assert_eq!(cleanup(pool, KEEP).await.unwrap(), 7);
+    assert_eq!(cleanup(pool, KEEP).await.unwrap(), 0);
+    assert_eq!(cleanup(pool, KEEP - Duration::from_secs(86400)).await.unwrap(), 7);
     assert!(!commit(pool, "billing", "new").await);
     assert!(commit(pool, "billing", "old-1").await, "nothing remembers it");
 }
