@@ -15,5 +15,5 @@ pub use self::answer::Answer;
 pub use self::database::Database;
 pub use self::event::Event;
 pub use self::inbox::{Inbox, InboxError};
-pub use self::once::{KEEP, OnceError, WAIT, cleanup, create_table, once};
+pub use self::once::{KEEP, OnceError, WAIT, cleanup, create_table, once, once_with};
 pub use self::receive::{HandlerError, Handling};

@@ -42,8 +42,8 @@ pub enum OnceError {
 /// Records an event in the caller's transaction, and returns whether it is new. A duplicate must not be handled.
 ///
 /// Handle a new event in the same transaction, and commit: the record and the handler's rows become visible together. Roll
-/// back after any error, also of your own statements; PostgreSQL would roll back silently in place of the commit. While another
-/// transaction holds the same event, this waits, for 5 seconds at most.
+/// back after any error, also of your own statements; PostgreSQL would roll back silently in place of the commit. [`once_with`] notices
+/// that. While another transaction holds the same event, this waits, for 5 seconds at most.
 pub async fn once<DB: Database>(
     transaction: &mut Transaction<'_, DB>,
     consumer: &str,
@@ -53,6 +53,43 @@ pub async fn once<DB: Database>(
         return Err(OnceError::Name { consumer: consumer.to_owned(), id: id.to_owned() });
     }
     record::<DB>(transaction, consumer, id, WAIT).await
+}
+
+/// Records an event in the caller's transaction and runs the handler in it; returns false for a duplicate, which is not handled.
+///
+/// Commit if this returns `Ok`, and roll back otherwise. The handler's errors are returned as they are. As in [`once`], a duplicate
+/// waits. If a commit would not record the event, because the handler ended the transaction or ignored an error of
+/// the database, this returns [`OnceError::RolledBack`].
+///
+/// ```no_run
+/// # async fn consume(pool: &sqlx::PgPool, id: &str, message: &str) -> Result<(), Box<dyn std::error::Error>> {
+/// # type Error = Box<dyn std::error::Error>;
+/// let mut transaction = pool.begin().await?;
+/// pillarbox_inbox::once_with(&mut transaction, "billing", id, async |tx| {
+///     sqlx::query("INSERT INTO invoice (text) VALUES ($1)").bind(message).execute(tx).await?;
+///     Ok::<_, Error>(())
+/// })
+/// .await?;
+/// transaction.commit().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub async fn once_with<DB, E>(
+    transaction: &mut Transaction<'_, DB>,
+    consumer: &str,
+    id: &str,
+    handler: impl AsyncFnOnce(&mut DB::Connection) -> Result<(), E>,
+) -> Result<bool, E>
+where
+    DB: Database,
+    E: From<OnceError>,
+{
+    if !once(transaction, consumer, id).await? {
+        return Ok(false);
+    }
+    handler(&mut *transaction).await?;
+    confirm::<DB>(transaction, consumer, id).await?;
+    Ok(true)
 }
 
 /// As [`once`], with names that were checked.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillarbox_inbox::{Database, KEEP, OnceError, cleanup, create_table, once};
+use pillarbox_inbox::{Database, KEEP, OnceError, cleanup, create_table, once, once_with};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, MySql, Pool, Postgres, Sqlite};
 
 macro_rules! on_each_database {
@@ -19,6 +19,8 @@ on_each_database! {
     an_event_of_another_transaction_is_in_flight;
     names_that_no_database_would_keep_are_refused;
     cleanup_deletes_old_records;
+    a_handler_runs_once_and_its_errors_are_returned;
+    a_handler_that_rolls_back_is_noticed;
 }
 
 async fn commit<DB: Database>(pool: &Pool<DB>, consumer: &str, id: &str) -> bool {
@@ -84,6 +86,60 @@ where
 {
     (&mut *connection).execute(sqlx::raw_sql(AssertSqlSafe(statement.to_owned()))).await?;
     Ok(())
+}
+
+/// Handles the event `a` by a statement, and commits if that succeeds.
+async fn handle<DB>(pool: &Pool<DB>, statement: &str) -> Result<bool, anyhow::Error>
+where
+    DB: Database,
+    for<'c> &'c mut DB::Connection: sqlx::Executor<'c, Database = DB>,
+{
+    let mut connection = pool.acquire().await?;
+    let mut transaction = connection.begin().await?;
+    let handler = async |connection: &mut DB::Connection| run::<DB>(connection, statement).await;
+    let is_new = once_with(&mut transaction, "billing", "a", handler).await?;
+    transaction.commit().await?;
+    Ok(is_new)
+}
+
+async fn a_handler_runs_once_and_its_errors_are_returned<DB: Database>(pool: &Pool<DB>)
+where
+    for<'c> &'c mut DB::Connection: sqlx::Executor<'c, Database = DB>,
+{
+    create_table(pool).await.unwrap();
+    run::<DB>(&mut *pool.acquire().await.unwrap(), "CREATE TABLE handled (n int)").await.unwrap();
+    let failed = handle(pool, "INSERT INTO nothing VALUES (1)").await.unwrap_err();
+    assert!(matches!(failed.downcast_ref(), Some(sqlx::Error::Database(_))), "{failed:?}");
+    assert!(handle(pool, "INSERT INTO handled VALUES (1)").await.unwrap());
+    assert!(!handle(pool, "INSERT INTO nothing VALUES (2)").await.unwrap());
+}
+
+async fn a_handler_that_rolls_back_is_noticed<DB: Database>(pool: &Pool<DB>)
+where
+    for<'c> &'c mut DB::Connection: sqlx::Executor<'c, Database = DB>,
+{
+    create_table(pool).await.unwrap();
+    let failed = handle(pool, "ROLLBACK").await.unwrap_err();
+    assert!(matches!(failed.downcast_ref(), Some(OnceError::RolledBack)), "{failed:?}");
+    assert!(handle(pool, "SELECT 1").await.unwrap());
+}
+
+/// PostgreSQL would answer the commit with a rollback. The consumer is a task, so the future is `Send`.
+#[tokio::test]
+async fn a_handler_that_ignores_an_error_is_noticed() {
+    let place = crate::postgres().await;
+    create_table(&place.pool).await.unwrap();
+    let pool = place.pool.clone();
+    let consumer = tokio::spawn(async move {
+        let (mut transaction, message) = (pool.begin().await?, "SELECT nothing".to_owned());
+        once_with(&mut transaction, "billing", "a", async |tx| {
+            let _ = tx.execute(AssertSqlSafe(message.as_str())).await;
+            Ok(())
+        })
+        .await
+        .map(|_| drop(message))
+    });
+    assert!(matches!(consumer.await.unwrap(), Err(OnceError::RolledBack)));
 }
 
 /// A bound of the server that is shorter than the wait.
