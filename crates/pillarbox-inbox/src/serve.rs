@@ -1,7 +1,10 @@
 //! Requests and responses of axum.
 
+use std::sync::Arc;
+
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, post};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
@@ -17,6 +20,20 @@ use crate::receive::Handling;
 const MOST_DROPPED: usize = 16 * 1024 * 1024;
 
 impl Inbox {
+    /// Returns the route of a receiver: `Router::new().route("/events", inbox.post(pool, handler))`.
+    pub fn post<DB, F, S>(self, pool: Pool<DB>, handler: F) -> MethodRouter<S>
+    where
+        DB: Database,
+        F: for<'c> Fn(&'c Event, &'c mut DB::Connection) -> Handling<'c> + Send + Sync + 'static,
+        S: Clone + Send + Sync + 'static,
+    {
+        let handler = Arc::new(handler);
+        post(move |request: Request| {
+            let (inbox, pool, handler) = (self.clone(), pool.clone(), Arc::clone(&handler));
+            async move { inbox.receive_request(&pool, request, |event, tx| handler(event, tx)).await }
+        })
+    }
+
     /// As [`receive`](Self::receive), for a request of axum. It keeps no more of the body than the limit.
     pub async fn receive_request<DB, F>(&self, pool: &Pool<DB>, request: Request, handler: F) -> Answer
     where
