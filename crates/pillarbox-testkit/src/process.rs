@@ -1,7 +1,7 @@
 //! A program as a child process: its output line by line, and the signals that end it gracefully or not.
 
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
@@ -38,12 +38,34 @@ impl Signal {
         }
     }
 
-    /// Sends the signal to the process `pid`. A process that has already ended is no error.
+    /// Sends the signal to the process `pid`. A process that has already ended is no error. After [`Signal::Stop`] no thread of
+    /// the process runs any more.
     pub fn send(self, pid: u32) {
         // The shell's built-in `kill`, because the program of that name is not on every machine.
         let command = format!("kill -s {} {pid}", self.name());
         Command::new("sh").arg("-c").arg(command).stderr(Stdio::null()).status().expect("sh can be started");
+        if self == Signal::Stop {
+            let deadline = Instant::now() + STOPPING;
+            while is_running(pid) {
+                assert!(Instant::now() < deadline, "process {pid} has not stopped after {STOPPING:?}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
     }
+}
+
+/// How long a process may take to stop.
+const STOPPING: Duration = Duration::from_secs(30);
+
+/// Returns whether a thread of the process is neither stopped nor ended. The signal stops one thread after another.
+fn is_running(pid: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    threads.flatten().any(|thread| {
+        let status = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The state comes after the name, which is in parentheses and may contain some.
+        let state = status.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        state.is_some_and(|state| !"TtZX".contains(state))
+    })
 }
 
 /// A running program. It is killed when it is dropped.
