@@ -69,7 +69,8 @@ impl Source {
                 };
                 let url = settings.source.url.as_ref().map(|url| url.expose().to_owned());
                 let (lease, table) = (settings.source.lease, settings.source.outbox_table().cloned());
-                let log = WalStore::new(store.clone(), WalSettings { url, lease, table });
+                let accept_failover_loss = settings.source.accept_failover_loss;
+                let log = WalStore::new(store.clone(), WalSettings { url, lease, table, accept_failover_loss });
                 Ok(Self::Log(opened, log))
             }
             SourceKind::DjangoCeleryOutbox => {

@@ -20,9 +20,6 @@ pub(crate) enum Command {
         /// The largest event that goes into the log, in bytes of payload and headers
         #[arg(long, value_name = "BYTES", default_value_t = LogSettings::default().size_limit, value_parser = clap::value_parser!(i32).range(0..))]
         size_limit: i32,
-        /// Accept that a promoted standby loses undelivered events, on a server before PostgreSQL 17
-        #[arg(long)]
-        accept_failover_loss: bool,
         /// Also read the rows of this outbox table of the application, with the columns in [source.columns]; by default [source] table, if
         /// [source] tables is true. Can be added to a log that is enabled
         #[arg(long, value_name = "SCHEMA.TABLE")]
@@ -47,11 +44,11 @@ pub(crate) async fn run(command: &Command, session: &Session) -> anyhow::Result<
         return Err(Misuse(format!("the write-ahead log is PostgreSQL's; database.url is {database}")).into());
     };
     match command {
-        Command::Enable { slot, size_limit, accept_failover_loss, table } => {
+        Command::Enable { slot, size_limit, table } => {
             let settings = LogSettings {
                 slot: slot.clone(),
                 size_limit: *size_limit,
-                accept_failover_loss: *accept_failover_loss,
+                accept_failover_loss: session.settings.source.accept_failover_loss,
                 table: outbox_table(table.as_deref(), &session.settings.source)?,
                 ..LogSettings::default()
             };

@@ -101,6 +101,7 @@ impl Settings {
             ("kind", chosen(&SOURCES, self.source.kind)),
             ("cooldown", duration(self.source.cooldown)),
             ("lease", duration(self.source.lease)),
+            ("accept_failover_loss", Value::Boolean(self.source.accept_failover_loss)),
             ("tables", Value::Boolean(self.source.tables)),
             ("table", text(self.source.table.to_string())),
             ("columns", shown_columns(&self.source.table.columns)),

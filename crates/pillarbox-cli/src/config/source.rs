@@ -40,6 +40,8 @@ pub(crate) struct SourceSettings {
     pub(crate) url: Option<Secret>,
     /// How long a relay leads the reading of the log without a heartbeat.
     pub(crate) lease: Duration,
+    /// Whether undelivered events in the log may be lost with the server.
+    pub(crate) accept_failover_loss: bool,
     /// Whether rows of the outbox table are read from the log.
     pub(crate) tables: bool,
     /// The outbox table of the application.
@@ -79,6 +81,7 @@ pub(super) fn lower(mut section: Section<'_>, environment: &Environment) -> Sour
         cooldown: section.take_checked("cooldown", some_time).unwrap_or(COOLDOWN),
         url,
         lease: section.take_checked("lease", some_time).unwrap_or(WalSettings::default().lease),
+        accept_failover_loss: section.take("accept_failover_loss").unwrap_or_default(),
     };
     section.finish();
     settings

@@ -3,7 +3,7 @@
 -- $1 leader, $2 epoch, $3 seconds of the lease, $4 position, $5 the reason why the relay wants the gate closed, $6 seconds that
 -- the gate stays open, $7 system identifier of the server that is streamed, $8 timeline of the lead, $9 the commit of the oldest event that
 -- is neither delivered nor in the table, $10 whether there is none, and everything up to the last beat was read, $11 as $5, if the server
--- has no better reason. No row if another relay
+-- has no better reason, $12 whether the slot may be lost with the server. No row if another relay
 -- leads, or on another timeline: positions of a killed primary may be behind spills that a promoted standby does not have.
 WITH slot AS MATERIALIZED (
     SELECT log.slot, log.leaving, slot.wal_status, slot.safe_wal_size,
@@ -33,6 +33,14 @@ WITH slot AS MATERIALIZED (
             'less than a quarter of max_slot_wal_keep_size is left; the relay is behind, or a long transaction is open'
         WHEN standbys.missing IS NOT NULL THEN
             'the server holds the log back for standbys that are not connected; synchronized_standby_slots names ' || standbys.missing
+        -- Walsenders of logical slots are no standbys. A role without pg_read_all_stats does not see their state.
+        WHEN NOT $12 AND current_setting('server_version_num')::int < 170000 AND EXISTS (
+            SELECT FROM pg_stat_replication AS sender
+            WHERE coalesce(sender.state, 'streaming') = 'streaming' AND NOT EXISTS (
+                SELECT FROM pg_replication_slots AS slot WHERE slot.active_pid = sender.pid AND slot.slot_type = 'logical'
+            )
+        ) THEN
+            'the server has a standby, which before PostgreSQL 17 does not copy the slot; upgrade, or set source.accept_failover_loss = true'
         ELSE $11::text
         END AS closed
     FROM slot, standbys

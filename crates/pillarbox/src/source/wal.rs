@@ -52,11 +52,14 @@ pub struct WalSettings {
     /// An outbox table of the application, whose rows are events beside the messages of emit. It must be in the publication of the log:
     /// see [`LogSettings::table`](crate::store::postgres::LogSettings::table).
     pub table: Option<OutboxTable>,
+    /// Whether undelivered events in the log may be lost when a standby is promoted, on a server before PostgreSQL 17, whose standbys
+    /// do not copy slots. If not, events go into the table while such a server has a standby.
+    pub accept_failover_loss: bool,
 }
 
 impl Default for WalSettings {
     fn default() -> Self {
-        Self { url: None, lease: Duration::from_secs(15), table: None }
+        Self { url: None, lease: Duration::from_secs(15), table: None, accept_failover_loss: false }
     }
 }
 
@@ -136,7 +139,7 @@ async fn give_back_dropped(log: std::sync::Weak<Log>, mut dropped: mpsc::Unbound
     let mut tickets = Vec::new();
     while dropped.recv_many(&mut tickets, 1000).await > 0 {
         let Some(log) = log.upgrade() else { return };
-        log.give_back(&tickets);
+        log.give_back(&tickets).await;
         tickets.clear();
     }
 }
@@ -178,9 +181,11 @@ impl Claims for WalStore {
     }
 
     async fn renew(&self, tickets: &[Ticket], lease: Duration) -> Result<Vec<Ticket>, StoreError> {
-        // An event of the log has the leader's lease, which is short. For a longer one it needs a row.
-        self.log.lease(tickets).await?;
-        self.table.renew(tickets, lease).await
+        // An event of the log has the leader's lease, which is short. For a longer one it needs a row. If it cannot get one, the leases
+        // of other events, which have rows, are renewed nevertheless.
+        let leased = self.log.lease(tickets).await;
+        let renewed = self.table.renew(tickets, lease).await?;
+        leased.map(|()| renewed)
     }
 
     async fn blame(&self, ticket: Ticket, losses: u32) -> Result<(), StoreError> {
@@ -268,8 +273,10 @@ impl Fleet for WalStore {
 impl Log {
     /// Hands out events of the log, if this relay leads and its lease allows it.
     fn claim(&self, ask: &Ask<'_>) -> Option<Claim> {
-        let until = self.leads_until()?;
-        if self.is_ordered() || until <= clock::now() {
+        // An event that is spilled while it is held gets a row with the lease that the relay asked for. It may be the shorter one.
+        let (now, lease) = (clock::now(), ask.lease.min(self.lease_length()));
+        let until = self.leads_until()?.min(now + lease);
+        if self.is_ordered() || until <= now {
             return None;
         }
         let token = Uuid::new_v4();
@@ -279,7 +286,7 @@ impl Log {
         }
         let claimed = |event| {
             let claimed = Claimed::of_shared(event, Vec::new(), token, until, self.give_back_channel());
-            claimed.fresh(true).leased_for(self.lease_length())
+            claimed.fresh(true).leased_for(lease)
         };
         Some(Claim::new(taken.into_iter().map(claimed).collect()))
     }

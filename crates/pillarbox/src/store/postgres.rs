@@ -162,6 +162,13 @@ impl PostgresStore {
         })
     }
 
+    /// Gives an event back that was claimed, as if the claim had been dropped.
+    #[cfg(feature = "wal")]
+    pub(crate) fn give_back(&self, ticket: Ticket) {
+        // A closed channel means that the runtime has ended. Then the lease expires by itself.
+        let _ = self.give_back.send(ticket);
+    }
+
     /// For tests: holds claims by locks from now on, as a relay with a backlog and live peers does.
     #[doc(hidden)]
     pub fn hold_from_now_on(&self) {

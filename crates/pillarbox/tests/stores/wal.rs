@@ -168,6 +168,37 @@ async fn open_transactions_are_named_while_it_waits() {
 }
 
 #[tokio::test]
+async fn a_transaction_that_is_prepared_while_it_waits_is_waited_for() {
+    let logical = [("wal_level", "logical"), ("max_slot_wal_keep_size", "256MB"), ("max_prepared_transactions", "2")];
+    let server = PrivatePostgres::start_with(&[("fsync", "off")].into_iter().chain(logical).collect::<Vec<_>>()).await;
+    let store = outbox(&server.url()).await;
+    enable(&store).await.unwrap();
+    let mut session = PgConnection::connect(&server.url()).await.unwrap();
+    session.execute("BEGIN; SELECT txid_current()").await.unwrap();
+    execute(store.pool(), "UPDATE outbox_log SET leader_until = 'infinity', confirmed = 'FFFFFFFF/FFFFFFFF'").await;
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (disabling, telling) = (store.clone(), Arc::clone(&told));
+    let disabled = tokio::spawn(async move {
+        let mut tell = |wait: LogWait| {
+            if let LogWait::Transactions(open) = wait {
+                *telling.lock().unwrap() = open;
+            }
+        };
+        disabling.log_disable(&mut tell).await
+    });
+    wait_until("it waits", PATIENCE, async || !told.lock().unwrap().is_empty()).await;
+    session.execute("PREPARE TRANSACTION 'late'").await.unwrap();
+    wait_until("it waits for the prepared one", PATIENCE, async || {
+        assert!(!disabled.is_finished(), "it did not wait");
+        told.lock().unwrap().iter().any(|name| name.contains("the prepared transaction late"))
+    })
+    .await;
+    assert_eq!(count(store.pool(), "pg_replication_slots").await, 1);
+    session.execute("COMMIT PREPARED 'late'").await.unwrap();
+    assert!(disabled.await.unwrap().unwrap());
+}
+
+#[tokio::test]
 async fn it_waits_for_the_relay_and_can_be_forced() {
     let server = PrivatePostgres::start_logical().await;
     let store = outbox(&server.url()).await;

@@ -79,7 +79,7 @@ async fn the_log_of_a_leader_that_hangs_is_taken_over() {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let table = pillarbox::store::postgres::PostgresStore::connect(&url, "public").await.unwrap();
-                let settings = WalSettings { lease: Duration::from_secs(4), url: None, table: None };
+                let settings = WalSettings { lease: Duration::from_secs(4), ..WalSettings::default() };
                 let store = pillarbox::source::wal::WalStore::new(table, settings);
                 let destination = pillarbox::Destination::new("place", one.clone()).timeout(Duration::from_secs(1));
                 let relay = pillarbox::Relay::builder(std::sync::Arc::new(store))
@@ -151,8 +151,11 @@ async fn while_streams_break_before_they_bring_anything_the_gate_stays_closed_an
     let proxy = Proxy::before_postgres(&outbox.server.url()).await;
     proxy.cut_streams(true);
     let place = Place::fine();
-    let settings =
-        WalSettings { url: Some(proxy.url(&outbox.server.url())), lease: Duration::from_secs(4), table: None };
+    let settings = WalSettings {
+        url: Some(proxy.url(&outbox.server.url())),
+        lease: Duration::from_secs(4),
+        ..WalSettings::default()
+    };
     let began = Instant::now();
     let relay = Running::to(outbox.store_with(settings).await, &place);
     wait_until("it has tried seven times", PATIENCE, async || {

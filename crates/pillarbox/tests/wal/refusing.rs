@@ -1,5 +1,8 @@
 //! Messages that are not events, and slots that do not have everything.
 
+use std::time::Duration;
+
+use pillarbox::source::wal::WalSettings;
 use pillarbox::store::Level;
 use pillarbox::store::postgres::{LogError, LogSettings};
 use pillarbox::{Event, Inspect};
@@ -222,4 +225,22 @@ async fn a_server_whose_wal_level_was_lowered_does_not_start_until_the_slot_is_d
     assert!(found[0].contains("wal_level is replica: events in the log could not be read"), "{found:?}");
     assert!(found[1].contains("does not exist; events in the log behind"), "{found:?}");
     relay.stop().await;
+}
+
+/// Before version 17 a promoted standby has no slot, and so none of the events that are only in the log.
+#[tokio::test]
+async fn a_standby_that_does_not_copy_the_slot_closes_the_gate_unless_the_loss_is_accepted() {
+    let outbox = Outbox::on(PrivatePostgres::start_version(14, &LOGICAL).await).await;
+    let place = Place::fine();
+    let relay = outbox.relay(&place).await;
+    let _standby = outbox.server.start_standby().await;
+    says(&relay, "source.accept_failover_loss = true").await;
+    outbox.gate_is(false).await;
+    relay.stop().await;
+    let accepting = WalSettings { lease: Duration::from_secs(4), accept_failover_loss: true, ..WalSettings::default() };
+    let relay = Running::to(outbox.store_with(accepting).await, &place);
+    outbox.gate_is(true).await;
+    let ids = outbox.emit(1).await;
+    place.gets(&ids).await;
+    assert_eq!(relay.stop().await.delivered, 1);
 }

@@ -3,11 +3,32 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pillarbox::store::Order;
-use pillarbox::{RelaySettings, SendError};
+use pillarbox::source::wal::{WalSettings, WalStore};
+use pillarbox::store::postgres::PostgresStore;
+use pillarbox::store::{Ask, Claimed, Claims, Order};
+use pillarbox::{Destination, Relay, RelaySettings, SendError};
+use pillarbox_testkit::proxy::Proxy;
 use pillarbox_testkit::wait_until;
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Connection, Executor};
+use tokio::sync::Mutex;
 
 use super::fixture::{Outbox, PATIENCE, Place, impatient};
+
+/// A commit that stores a position together with new rows says how durable it is, and waits for the test.
+const WATCH_SPILLS: &str = "
+    CREATE TABLE spills (durable text);
+    CREATE FUNCTION watch() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF EXISTS (SELECT FROM outbox_event WHERE xmin = pg_current_xact_id()::xid) THEN
+            INSERT INTO spills VALUES (current_setting('synchronous_commit'));
+            PERFORM pg_advisory_xact_lock_shared(7);
+        END IF;
+        RETURN NULL;
+    END $$;
+    CREATE CONSTRAINT TRIGGER watch AFTER UPDATE ON outbox_log DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION watch();
+";
 
 #[tokio::test]
 async fn a_failed_attempt_spills_and_is_retried_from_the_table() {
@@ -70,8 +91,8 @@ async fn a_slow_send_is_leased_in_the_table_and_delivered_once() {
     let place = Place::fine();
     place.takes(Duration::from_secs(3));
     let store = outbox.store().await;
-    let destination = pillarbox::Destination::new("place", place.clone()).timeout(Duration::from_secs(10));
-    let relay = pillarbox::Relay::builder(Arc::new(store.clone())).settings(impatient()).destination(destination);
+    let destination = Destination::new("place", place.clone()).timeout(Duration::from_secs(10));
+    let relay = Relay::builder(Arc::new(store.clone())).settings(impatient()).destination(destination);
     let relay = relay.route(pillarbox::Route::new("*", ["place"])).build().unwrap();
     let relay = super::fixture::Running::start(store, relay);
     outbox.gate_is(true).await;
@@ -167,4 +188,61 @@ async fn with_an_order_the_gate_stays_closed_and_the_log_is_spilled() {
     assert!(!outbox.is_open().await);
     let metrics = relay.stop().await;
     assert_eq!((metrics.spilled, metrics.delivered), (10, 0));
+}
+
+/// Waits until a session waits for a lock: of this type, and in a statement like this.
+async fn waits(outbox: &Outbox, lock: &str, statement: &str) {
+    let waiting = format!(
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event = '{lock}' AND query LIKE '{statement}')"
+    );
+    wait_until("a session waits for a lock", PATIENCE, async || {
+        sqlx::query_scalar(AssertSqlSafe(waiting.clone())).fetch_one(&outbox.pool).await.unwrap()
+    })
+    .await;
+}
+
+/// The server forgets the log behind a spill, so each spill waits for the disk, also one that settles events of an earlier spill whose
+/// result was unknown. A settle alone need not wait.
+#[tokio::test]
+async fn a_spill_that_settles_events_of_an_earlier_one_waits_for_the_disk() {
+    let outbox = Outbox::new().await;
+    let proxy = Proxy::before_postgres(&outbox.server.url()).await;
+    let table = PostgresStore::connect(&proxy.url(&outbox.server.url()), "public").await.unwrap();
+    let store =
+        WalStore::new(table, WalSettings { url: Some(outbox.server.url()), lease: PATIENCE, ..WalSettings::default() });
+    // The relay does not run: the test claims.
+    let idle = Relay::builder(Arc::new(store.clone())).destination(Destination::new("place", Place::fine()));
+    let idle = idle.build().unwrap();
+    store.wake(idle.waker()).await.unwrap();
+    let [first, second] = [outbox.emit(1).await[0], outbox.emit(1).await[0]];
+    let held: Mutex<Vec<Claimed>> = Mutex::default();
+    wait_until("both are claimed", PATIENCE, async || {
+        let claim = store.claim(Ask::new(2, 1 << 20, PATIENCE)).await.unwrap();
+        held.lock().await.extend(claim);
+        held.lock().await.len() == 2
+    })
+    .await;
+    let held = held.into_inner();
+    assert_eq!([held[0].ticket().id, held[1].ticket().id], [first, second]);
+
+    sqlx::raw_sql(WATCH_SPILLS).execute(&outbox.pool).await.unwrap();
+    let mut lock = PgConnection::connect(&outbox.server.url()).await.unwrap();
+    lock.execute("SELECT pg_advisory_lock(7)").await.unwrap();
+    let (ticket, renewing) = (held[0].ticket(), store.clone());
+    let renewed = tokio::spawn(async move { renewing.renew(&[ticket], PATIENCE).await });
+    waits(&outbox, "advisory", "%").await;
+    drop(held);
+    // The first spill is written, but the store does not hear of it.
+    proxy.cut();
+    waits(&outbox, "transactionid", "%FOR UPDATE OF outbox_log%").await;
+    proxy.cut();
+    assert!(renewed.await.unwrap().is_err());
+    lock.execute("SELECT pg_advisory_unlock(7)").await.unwrap();
+    wait_until("both are due in the table", PATIENCE, async || {
+        let due = "SELECT count(*) = 2 FROM outbox_event WHERE status = 'pending' AND claimed_by IS NULL";
+        sqlx::query_scalar(due).fetch_one(&outbox.pool).await.unwrap()
+    })
+    .await;
+    let durable: Vec<String> = sqlx::query_scalar("SELECT durable FROM spills").fetch_all(&outbox.pool).await.unwrap();
+    assert_eq!(durable, ["on", "on"]);
 }

@@ -94,7 +94,8 @@ pub(super) async fn beat(log: &Log, lead: &Lead, closed: Option<&str>) -> Result
     let server = lock(&log.server).clone();
     let doubt = lock(&log.doubt).clone();
     let (closed, doubt) = (closed.as_deref(), doubt.as_deref());
-    let told = Telling { position, oldest, is_up_to_date, closed, doubt, server: server.as_ref() };
+    let accepts_loss = log.settings.accept_failover_loss;
+    let told = Telling { position, oldest, is_up_to_date, closed, doubt, server: server.as_ref(), accepts_loss };
     let Some(beat) = log.store.log_beat(lead, log.lease_length(), told).await? else { return Ok(false) };
     log.renewed_until(began + log.lease_length());
     log.stored(&beat);

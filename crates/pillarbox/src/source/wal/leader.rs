@@ -260,6 +260,8 @@ impl Leader {
         }
         // Its transaction comes again.
         self.partial = None;
+        // After a crash the server gives the numbers of transactions that were not written to others.
+        self.snapshot = Snapshot::default();
         self.wait_to_connect();
     }
 
@@ -289,7 +291,8 @@ impl Leader {
         if slot.was_streamed {
             return Err("the last leader's connection to the slot is being ended".to_owned());
         }
-        if !self.continues {
+        // A server whose storage was set back ends before what was read.
+        if !self.continues || self.log.ledger().read_until() > slot.end {
             self.begin_ledger(&slot);
         }
         let wanted = Subscription {

@@ -310,10 +310,21 @@ impl Log {
         taken
     }
 
-    pub(super) fn give_back(&self, tickets: &[Ticket]) {
+    /// Gives back events that were claimed from the log. Those that have been spilled since are the table's.
+    pub(super) async fn give_back(&self, tickets: &[Ticket]) {
+        // A spill that is being written decides whether the event is in the log or in the table.
+        while tickets.iter().any(|ticket| self.ledger().is_spilling(*ticket)) {
+            drop(self.spilling.read().await);
+        }
         let now = clock::now();
         let mut ledger = self.ledger();
-        tickets.iter().for_each(|ticket| ledger.give_back(*ticket, now));
+        for ticket in tickets {
+            if ledger.holds(*ticket) {
+                ledger.give_back(*ticket, now);
+            } else {
+                self.store.give_back(*ticket);
+            }
+        }
     }
 
     // Spill.

@@ -17,6 +17,8 @@ use crate::store::postgres::{OutboxTable, ROW_ID};
 use crate::trace::{SpanContext, TRACEPARENT};
 
 /// The types of columns whose text has a meaning, by their ids in every server's catalog.
+/// The longest payload of a row. The type `jsonb` cannot hold twice as much, and a row that cannot be spilled would hold up the log.
+const LARGEST: usize = 128 * 1024 * 1024;
 const BYTEA: u32 = 17;
 const NUMBERS: [u32; 2] = [20, 23];
 
@@ -209,6 +211,9 @@ impl<'a> Row<'a> {
 
     fn payload(&self, place: usize, headers: &mut Headers) -> Result<Box<RawValue>, String> {
         let Some(text) = self.text(place)? else { return raw("{}".to_owned()) };
+        if text.len() > LARGEST {
+            return Err(format!("{} has {} bytes; the limit is {LARGEST}", self.column(place), text.len()));
+        }
         if self.type_of(place) == BYTEA {
             return opaque(text, headers).ok_or_else(|| format!("{} is not the text of bytes", self.column(place)));
         }

@@ -106,6 +106,8 @@ pub(crate) struct Telling<'a> {
     pub(crate) doubt: Option<&'a str>,
     /// The server that is streamed.
     pub(crate) server: Option<&'a Identity>,
+    /// Whether the slot may be lost with the server.
+    pub(crate) accepts_loss: bool,
 }
 
 /// Returns a position that was reached; `None` if the log was not read yet.
@@ -156,7 +158,7 @@ impl PostgresStore {
 
     /// Returns the state of the slot, and ends another connection that streams it; `None` if another relay leads.
     pub(crate) async fn log_slot(&self, lead: &Lead) -> Result<Option<Slot>, StoreError> {
-        let query = self.schema.query(LOG.log_slot).bind(lead.epoch).bind(lead.timeline.as_str());
+        let query = self.schema.query(LOG.log_slot).bind(lead.epoch).bind(lead.timeline.as_str()).bind(lead.leader);
         let row = query.fetch_optional(&self.pool).await;
         let read = |row: PgRow| {
             Ok::<_, Error>(Slot {
@@ -196,6 +198,7 @@ impl PostgresStore {
             .bind(told.oldest)
             .bind(told.is_up_to_date)
             .bind(told.doubt)
+            .bind(told.accepts_loss)
             .fetch_optional(&self.pool)
             .await;
         let read = |row: PgRow| {
@@ -233,7 +236,7 @@ impl PostgresStore {
 
     /// Lets emit write into the log of this server's timeline, which is being read.
     pub(crate) async fn log_timeline(&self, lead: &Lead) -> Result<(), StoreError> {
-        let query = self.schema.query(LOG.log_timeline).bind(lead.epoch).bind(lead.timeline.as_str());
+        let query = self.schema.query(LOG.log_timeline).bind(lead.epoch).bind(lead.timeline.as_str()).bind(lead.leader);
         let told = query.execute(&self.pool).await;
         told.map(drop).map_err(database("storing the timeline of the log"))
     }

@@ -61,7 +61,8 @@ impl PostgresStore {
 
     async fn try_spill(&self, lead: &Lead, until: Lsn, events: &[Spilled]) -> Result<Spill, Error> {
         let mut tx = self.pool.begin().await?;
-        let Some(confirmed) = self.fence(&mut tx, lead).await? else { return Ok(Spill::Deposed) };
+        let Some(fence) = self.fence(&mut tx, lead).await? else { return Ok(Spill::Deposed) };
+        let confirmed = fence.confirmed;
         // What is not above the stored position was written by a spill whose result was unknown.
         let (new, written): (Vec<&Spilled>, Vec<&Spilled>) = events.iter().partition(|event| event.end > confirmed);
         self.insert_log(&mut tx, &new.iter().map(|event| &event.form).collect::<Vec<_>>()).await?;
@@ -69,8 +70,7 @@ impl PostgresStore {
         if !decided.is_empty() {
             self.settle_in(&mut tx, &decided, Fence::Lease, false).await?;
         }
-        let query = self.schema.query(LOG.log_position).bind(lead.epoch).bind(until.to_string()).into_query();
-        tx.last(query).await?;
+        self.store_position(tx, lead, &fence, until).await?;
         Ok(Spill::Done)
     }
 
@@ -105,26 +105,32 @@ impl PostgresStore {
     pub(crate) async fn log_poured(&self, pour: Pour, lead: &Lead, end: Lsn) -> Result<Spill, StoreError> {
         let mut tx = pour.tx;
         let done = async {
-            let Some(confirmed) = self.fence(&mut tx, lead).await? else { return Ok(Spill::Deposed) };
-            if confirmed >= end {
+            let Some(fence) = self.fence(&mut tx, lead).await? else { return Ok(Spill::Deposed) };
+            if fence.confirmed >= end {
                 // An earlier try, whose result was unknown, was written after all.
                 tx.rollback().await?;
                 return Ok(Spill::Done);
             }
-            let query = self.schema.query(LOG.log_position).bind(lead.epoch).bind(end.to_string()).into_query();
-            tx.last(query).await?;
+            self.store_position(tx, lead, &fence, end).await?;
             Ok::<_, Error>(Spill::Done)
         };
         done.await.map_err(database("spilling a large transaction of the log"))
     }
 
     /// Locks the position of the log. Returns `None` if another relay leads, or a standby was promoted.
-    async fn fence(&self, tx: &mut Link, lead: &Lead) -> Result<Option<Lsn>, Error> {
-        let query = self.schema.query_scalar(LOG.log_fence).bind(lead.epoch).bind(lead.timeline.as_str());
-        let stored: Option<Option<String>> = query.fetch_optional(tx).await?;
-        let Some(stored) = stored else { return Ok(None) };
+    async fn fence(&self, tx: &mut Link, lead: &Lead) -> Result<Option<Locked>, Error> {
+        let query = self.schema.query_as::<(Option<String>, String)>(LOG.log_fence);
+        let query = query.bind(lead.epoch).bind(lead.timeline.as_str()).bind(lead.leader);
+        let Some((stored, durable)) = query.fetch_optional(tx).await? else { return Ok(None) };
         let parsed = stored.map(|text| text.parse().map_err(|problem: String| Error::Value(problem.into())));
-        Ok(Some(parsed.transpose()?.unwrap_or_default()))
+        Ok(Some(Locked { confirmed: parsed.transpose()?.unwrap_or_default(), durable }))
+    }
+
+    /// Stores the position and commits, as durably as the fence said.
+    async fn store_position(&self, tx: Tx, lead: &Lead, fence: &Locked, position: Lsn) -> Result<(), Error> {
+        let query = self.schema.query(LOG.log_position);
+        let query = query.bind(lead.epoch).bind(position.to_string()).bind(fence.durable.as_str());
+        tx.last(query.into_query()).await.map(drop)
     }
 
     async fn insert_settled(&self, tx: &mut Link, settlements: &[&Settlement]) -> Result<(), Error> {
@@ -172,6 +178,13 @@ impl PostgresStore {
             .bind(column!(row => row.token));
         tx.done(query.into_query()).await.map(drop)
     }
+}
+
+/// The position of the log, which this transaction has locked.
+struct Locked {
+    confirmed: Lsn,
+    /// The `synchronous_commit` with which the transaction must commit.
+    durable: String,
 }
 
 /// A large transaction that is being spilled.

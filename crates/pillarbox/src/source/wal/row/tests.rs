@@ -152,6 +152,9 @@ fn a_row_that_is_no_event_says_why_and_is_kept() {
     assert_eq!(refusal(&[Some(ID), Some(""), Some("42"), Some("a"), None]), "aggregatetype is empty");
     let too_long = refusal(&[Some(ID), Some("Order"), Some(&long), Some("a"), None]);
     assert_eq!(too_long, "aggregateid has 101 characters; the limit is 100");
+    let too_large = " ".repeat(LARGEST + 1);
+    let too_large = refusal(&[Some(ID), Some("Order"), Some("42"), Some("a"), Some(&too_large)]);
+    assert_eq!(too_large, "payload has 134217729 bytes; the limit is 134217728");
     let forged = refusal(&[Some(ID), Some("celery"), Some("42"), Some("a"), None]);
     assert_eq!(forged, "aggregatetype is \"celery\", which only Celery tasks may have");
     let nul = refusal(&[Some(ID), Some("Order"), Some("42"), Some("a"), Some("\"\\u0000\"")]);

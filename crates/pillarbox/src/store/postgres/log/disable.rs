@@ -24,6 +24,17 @@ const STOP: Duration = Duration::from_secs(5);
 /// The server's code for a slot that is in use.
 const IN_USE: &str = "55006";
 
+/// How the names of prepared transactions begin.
+const PREPARED: &str = "prepared/";
+
+/// A transaction that is open.
+struct Open {
+    /// A name that no later transaction has.
+    name: String,
+    /// What people are told.
+    told: String,
+}
+
 impl PostgresStore {
     /// Disables the log: emits go into the table, the relay delivers the rest of the log, and the slot is dropped. Returns false if
     /// the log was not enabled. It can be run again after it was interrupted.
@@ -75,26 +86,39 @@ impl PostgresStore {
         close().await.map_err(database("closing the log"))
     }
 
+    /// Waits for all transactions that are open now. One that is prepared meanwhile gets another name, so all that are prepared
+    /// by then are waited for, too.
     async fn log_wait_for_transactions(&self, waiting: &mut (dyn FnMut(LogWait) + Send)) -> Result<(), StoreError> {
-        let mut names: Option<Vec<String>> = None;
+        let open = self.open_transactions(None).await?;
+        self.log_wait_for(open, waiting).await?;
+        let mut prepared = self.open_transactions(None).await?;
+        prepared.retain(|open| open.name.starts_with(PREPARED));
+        self.log_wait_for(prepared, waiting).await
+    }
+
+    async fn log_wait_for(
+        &self,
+        mut open: Vec<Open>,
+        waiting: &mut (dyn FnMut(LogWait) + Send),
+    ) -> Result<(), StoreError> {
         for look in 0_u32.. {
-            let open: Vec<(String, i32, String)> = self
-                .schema
-                .query_as(SQL.wal_transactions)
-                .bind(names)
-                .fetch_all(&self.pool)
-                .await
-                .map_err(database("reading the open transactions"))?;
             if open.is_empty() {
                 break;
             }
             if look % WORD == WORD - 1 {
-                waiting(LogWait::Transactions(open.iter().map(|(_, _, told)| told.clone()).collect()));
+                waiting(LogWait::Transactions(open.iter().map(|open| open.told.clone()).collect()));
             }
-            names = Some(open.into_iter().map(|(name, _, _)| name).collect());
             tokio::time::sleep(LOOK).await;
+            open = self.open_transactions(Some(open.into_iter().map(|open| open.name).collect())).await?;
         }
         Ok(())
+    }
+
+    /// Returns all open transactions, or those of these names that are still open.
+    async fn open_transactions(&self, names: Option<Vec<String>>) -> Result<Vec<Open>, StoreError> {
+        let query = self.schema.query_as::<(String, i32, String)>(SQL.wal_transactions).bind(names);
+        let open = query.fetch_all(&self.pool).await.map_err(database("reading the open transactions"))?;
+        Ok(open.into_iter().map(|(name, _, told)| Open { name, told }).collect())
     }
 
     async fn log_wait_for_relay(&self, waiting: &mut (dyn FnMut(LogWait) + Send)) -> Result<(), LogError> {

@@ -189,7 +189,7 @@ impl Facts {
             "all replication slots are in use; raise max_replication_slots and restart the server".to_owned()
         } else if self.standbys > 0 && self.version < FAILOVER_SLOTS && !settings.accept_failover_loss {
             "the server has a standby, and before version 17 standbys do not copy replication slots: events that are in the log and not delivered \
-             when the standby is promoted would be lost; upgrade to PostgreSQL 17, or accept that with --accept-failover-loss"
+             when the standby is promoted would be lost; upgrade to PostgreSQL 17, or accept that with [source] accept_failover_loss = true"
                 .to_owned()
         } else {
             return Ok(());
@@ -263,7 +263,7 @@ mod tests {
             (Facts { may_replicate: false, ..good() }, "ALTER ROLE \"ann\" REPLICATION"),
             (Facts { may_publish: false, ..good() }, "GRANT CREATE ON DATABASE \"shop\" TO \"ann\""),
             (Facts { free_slots: 0, ..good() }, "raise max_replication_slots"),
-            (Facts { standbys: 1, ..good() }, "--accept-failover-loss"),
+            (Facts { standbys: 1, ..good() }, "accept_failover_loss = true"),
         ];
         for (facts, fix) in cases {
             let why = facts.check(&settings).unwrap_err();
