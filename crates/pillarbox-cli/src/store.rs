@@ -10,7 +10,7 @@ use pillarbox::store::celery_outbox::{CeleryOutboxSettings, CeleryOutboxStore};
 use pillarbox::store::mysql::{MysqlSettings, MysqlStore};
 use pillarbox::store::postgres::{PostgresSettings, PostgresStore};
 use pillarbox::store::sqlite::SqliteStore;
-use pillarbox::store::{AdminStore, Migration, Role};
+use pillarbox::store::{AdminStore, Migration, Role, Waiting};
 use pillarbox::{Fleet, Inspect, Store, StoreError};
 
 use crate::config::database::Database;
@@ -29,7 +29,7 @@ pub(crate) enum Source {
 }
 
 /// The numbers of waiting events, for the metrics.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Depth {
     /// Due, and not claimed.
     pub(crate) due: u64,
@@ -43,6 +43,8 @@ pub(crate) struct Depth {
     pub(crate) dead: u64,
     /// How long the oldest due event has been due.
     pub(crate) oldest: Option<Duration>,
+    /// The events that are parked on each destination, or have no route.
+    pub(crate) waiting: Vec<Waiting>,
 }
 
 impl Depth {
@@ -93,14 +95,14 @@ impl Source {
     pub(crate) async fn depth(&self) -> Result<Depth, StoreError> {
         match self {
             Self::Own(opened) | Self::Log(opened, _) => {
-                let depth = opened.inspect().depth().await?;
+                let (depth, waiting) = tokio::try_join!(opened.inspect().depth(), opened.inspect().waiting())?;
                 let pillarbox::store::Depth { due, scheduled, sending, parked, failed, oldest_due, .. } = depth;
-                Ok(Depth { due, scheduled, leased: sending, parked, dead: failed, oldest: oldest_due })
+                Ok(Depth { due, scheduled, leased: sending, parked, dead: failed, oldest: oldest_due, waiting })
             }
             Self::Adopted(store) => {
                 let depth = store.depth().await?;
                 let (due, dead, oldest) = (depth.due, depth.dead_letters, depth.oldest);
-                Ok(Depth { due, scheduled: 0, leased: 0, parked: 0, dead, oldest })
+                Ok(Depth { due, dead, oldest, ..Depth::default() })
             }
         }
     }

@@ -12,13 +12,14 @@ use pillarbox::source::wal::WalStore;
 use pillarbox::store::LaneView;
 use pillarbox::{Observed, Observer, SendError, StoredEvent};
 use prometheus::{
-    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
 
 use super::depth::LastDepth;
 use super::log_series::LogSeries;
 use super::statsd::named;
+use crate::store::Depth;
 
 /// The maximum number of event types with series of their own. Further types share one name.
 const MOST_TYPES: usize = 200;
@@ -71,6 +72,9 @@ struct Waiting {
     parked: IntGauge,
     dead: IntGauge,
     oldest: Gauge,
+    /// By destination.
+    parked_on: IntGaugeVec,
+    oldest_on: GaugeVec,
 }
 
 /// Events in flight in this relay.
@@ -125,17 +129,16 @@ impl Prometheus {
     /// Returns all metrics in Prometheus's text format.
     pub(crate) fn render(&self) -> Result<String, prometheus::Error> {
         if let Some(depth) = &*self.depth.borrow() {
-            self.waiting.due.set(depth.due.cast_signed());
-            self.waiting.scheduled.set(depth.scheduled.cast_signed());
-            self.waiting.leased.set(depth.leased.cast_signed());
-            self.waiting.parked.set(depth.parked.cast_signed());
-            self.waiting.dead.set(depth.dead.cast_signed());
-            self.waiting.oldest.set(depth.oldest.unwrap_or_default().as_secs_f64());
+            self.waiting.show(depth);
         }
         if let Some(status) = self.monitor.get().and_then(Monitor::status) {
             self.under_way.events.set(count(status.in_flight));
             self.under_way.bytes.set(count(status.bytes_in_flight));
-            status.destinations.iter().for_each(|destination| self.under_way.look(destination));
+            let depth = self.depth.borrow();
+            for destination in &status.destinations {
+                self.under_way.look(destination);
+                self.waiting.look(destination, depth.as_ref());
+            }
         }
         if let Some(log) = self.log.get() {
             log.look();
@@ -256,7 +259,57 @@ impl Waiting {
                 registry,
                 Gauge::new("oldest_due_seconds", "How long the oldest due event has waited")?,
             )?,
+            parked_on: registered(
+                registry,
+                IntGaugeVec::new(
+                    Opts::new(
+                        "destination_parked_events",
+                        "Events parked on the destination; a lower bound above 10000",
+                    ),
+                    &["destination"],
+                )?,
+            )?,
+            oldest_on: registered(
+                registry,
+                GaugeVec::new(
+                    Opts::new(
+                        "destination_oldest_parked_seconds",
+                        "The age of the oldest event parked on the destination",
+                    ),
+                    &["destination"],
+                )?,
+            )?,
         })
+    }
+}
+
+impl Waiting {
+    fn show(&self, depth: &Depth) {
+        self.due.set(depth.due.cast_signed());
+        self.scheduled.set(depth.scheduled.cast_signed());
+        self.leased.set(depth.leased.cast_signed());
+        self.parked.set(depth.parked.cast_signed());
+        self.dead.set(depth.dead.cast_signed());
+        self.oldest.set(depth.oldest.unwrap_or_default().as_secs_f64());
+        // A destination for which nothing waits any more goes.
+        self.parked_on.reset();
+        self.oldest_on.reset();
+        for waiting in &depth.waiting {
+            self.set(&waiting.on, waiting.count, waiting.oldest);
+        }
+    }
+
+    fn set(&self, on: &str, parked: u64, oldest: Option<Duration>) {
+        self.parked_on.with_label_values(&[on]).set(parked.cast_signed());
+        self.oldest_on.with_label_values(&[on]).set(oldest.unwrap_or_default().as_secs_f64());
+    }
+
+    /// Shows a destination of the relay, even if nothing waits for it.
+    fn look(&self, lane: &LaneView, depth: Option<&Depth>) {
+        let is_shown = depth.is_some_and(|depth| depth.waiting.iter().any(|waiting| waiting.on == lane.destination));
+        if !is_shown {
+            self.set(&lane.destination, 0, None);
+        }
     }
 }
 

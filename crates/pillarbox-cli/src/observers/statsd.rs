@@ -134,7 +134,7 @@ async fn keep_sending(statsd: Arc<Statsd>, server: Server) {
 
 async fn keep_gauging(statsd: Arc<Statsd>, mut depth: LastDepth) {
     while depth.changed().await.is_ok() {
-        let last = *depth.borrow_and_update();
+        let last = depth.borrow_and_update().clone();
         if let Some(depth) = last {
             statsd.gauge(&depth);
         }

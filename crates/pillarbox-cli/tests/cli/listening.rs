@@ -178,12 +178,14 @@ async fn metrics_and_health_are_served() {
     let address = served.split("address=").nth(1).unwrap().trim().to_owned();
     home.emit("1", &["{}"]);
     home.emit("2", &["\"bad\""]);
+    home.json(&["emit", "Other", "3", "invoice.sent"]);
     let metrics = async || get(&address, "/metrics").await.1;
     wait_until("both are counted", PATIENCE, async || {
         let text = metrics().await;
         metric(&text, "pillarbox_events_delivered_total{event_type=\"order.placed\"}") == Some(1.0)
             && metric(&text, "pillarbox_events_given_up_total{event_type=\"order.placed\"}") == Some(1.0)
             && metric(&text, "pillarbox_dead_letters") == Some(1.0)
+            && metric(&text, "pillarbox_destination_parked_events{destination=\"unrouted\"}") == Some(1.0)
     })
     .await;
     let text = metrics().await;
@@ -192,6 +194,9 @@ async fn metrics_and_health_are_served() {
     assert_eq!(metric(&text, failed), Some(2.0), "{text}");
     assert_eq!(metric(&text, "pillarbox_delivery_latency_seconds_count{destination=\"runner\"}"), Some(1.0), "{text}");
     assert_eq!(metric(&text, "pillarbox_destination_down{destination=\"runner\"}"), Some(0.0), "{text}");
+    assert_eq!(metric(&text, "pillarbox_destination_parked_events{destination=\"runner\"}"), Some(0.0), "{text}");
+    let oldest = metric(&text, "pillarbox_destination_oldest_parked_seconds{destination=\"unrouted\"}");
+    assert!(oldest.is_some_and(|age| age > 0.0), "{text}");
     assert_eq!(metric(&text, "pillarbox_in_flight_events"), Some(0.0), "{text}");
 
     deploy::check_metrics(&text);
