@@ -102,6 +102,8 @@ pub struct DestinationStatus {
     pub oldest: Option<Duration>,
     /// When its outage began, as the first relay noticed.
     pub down_since: Option<DateTime<Utc>>,
+    /// The minute in which its attempts began to fail, if they still do.
+    pub failing_since: Option<DateTime<Utc>>,
     /// When the first relay probes it again.
     pub next_probe: Option<DateTime<Utc>>,
     /// Events in the relays' queues for it.
@@ -184,6 +186,7 @@ impl Observations {
             let recovered_at = status.lanes.iter().filter_map(|lane| lane.lane.recovered_at).max();
             let failed_at = status.lanes.iter().filter_map(|lane| lane.lane.last_error_at).max();
             status.recent = health::recent(minutes.iter().copied(), recovered_at, failed_at, self.at);
+            status.failing_since = health::failing_since(minutes.iter().copied(), self.at);
             status.metrics = Metrics::of(minutes.into_iter().filter(|minute| minute.at >= self.since));
         }
         let judged = |(name, status): (&str, DestinationStatus)| DestinationStatus {

@@ -83,6 +83,25 @@ pub(super) fn is_failing(recent: &Metrics) -> bool {
     recent.failed > 0 && recent.success_rate().is_some_and(|rate| rate < ENOUGH)
 }
 
+/// Returns the minute in which the failures began that lasted until now: those before it are more than five minutes older. The
+/// answer goes back only as far as the given minutes do.
+pub(super) fn failing_since<'a>(
+    minutes: impl IntoIterator<Item = &'a Minute>,
+    now: DateTime<Utc>,
+) -> Option<DateTime<Utc>> {
+    let gap = TimeDelta::from_std(RECENT).unwrap_or_default();
+    let mut failed: Vec<_> = minutes.into_iter().filter(|minute| minute.failed > 0).map(|minute| minute.at).collect();
+    failed.sort_unstable();
+    let mut began = None;
+    for at in failed.into_iter().rev() {
+        if began.unwrap_or(now) - at > gap + TimeDelta::minutes(1) {
+            break;
+        }
+        began = Some(at);
+    }
+    began
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,5 +149,23 @@ mod tests {
         assert!(!failing(&outage, Some(190), Some(195)), "the outage has ended");
         assert!(failing(&outage, Some(190), Some(189)), "it failed after that");
         assert!(failing(&[minute(4, 0, 6), minute(1, 3, 1)], Some(190), Some(70)));
+    }
+
+    #[test]
+    fn failures_began_in_the_first_minute_of_those_that_follow_each_other() {
+        let now: DateTime<Utc> = "2026-03-01T12:30:20Z".parse().unwrap();
+        let at = |ago: i64| now - TimeDelta::seconds(20) - TimeDelta::minutes(ago);
+        let since = |failed: &[i64]| {
+            let minutes = failed.iter().map(|ago| {
+                let mut minute = Minute::new(at(*ago), "mail");
+                minute.failed = 1;
+                minute
+            });
+            failing_since(&minutes.chain([Minute::new(at(3), "mail")]).collect::<Vec<_>>(), now)
+        };
+        assert_eq!(since(&[]), None);
+        assert_eq!(since(&[40]), None, "they have ended");
+        assert_eq!(since(&[1, 4, 9, 2]), Some(at(9)));
+        assert_eq!(since(&[1, 4, 20, 21]), Some(at(4)), "the earlier ones had ended");
     }
 }

@@ -71,7 +71,7 @@ pub struct Problem {
     pub at_least: bool,
     /// The age of the oldest of these events.
     pub oldest: Option<Duration>,
-    /// When it began: of dead letters, when the first of them failed.
+    /// When it began: of dead letters, when the first of them failed; without a relay, the last heartbeat.
     pub since: Option<DateTime<Utc>>,
     /// When the destination is tried next.
     pub next_probe: Option<DateTime<Utc>>,
@@ -138,7 +138,12 @@ impl Overview {
         if !is_running {
             let depth = &self.depth;
             let events = depth.due + depth.scheduled + depth.sending + depth.parked;
-            problems.push(Problem { events, oldest: depth.oldest_due, ..Problem::new(ProblemKind::NoRelay) });
+            problems.push(Problem {
+                events,
+                oldest: depth.oldest_due,
+                since: self.observed.relays.iter().map(|relay| relay.heartbeat_at).max(),
+                ..Problem::new(ProblemKind::NoRelay)
+            });
         } else if let Some(oldest) = self.depth.oldest_due.filter(|age| *age > LATE) {
             let events = self.depth.due;
             problems.push(Problem { events, oldest: Some(oldest), ..Problem::new(ProblemKind::Late) });
@@ -213,7 +218,10 @@ fn of_destination(destination: &DestinationStatus, is_running: bool) -> Option<P
         events: destination.waiting(),
         at_least: destination.at_least,
         oldest: destination.oldest,
-        since: paused.map(|paused| paused.paused_at).or(destination.down_since),
+        since: match kind {
+            ProblemKind::Failing => destination.failing_since,
+            _ => paused.map(|paused| paused.paused_at).or(destination.down_since),
+        },
         next_probe: destination.next_probe,
         error: destination.last_error.clone().filter(|_| kind != ProblemKind::Paused),
         paused_by: paused.map(|paused| paused.paused_by.clone()),
@@ -273,7 +281,10 @@ mod tests {
         let problems = overview(observed, depth).problems();
         let [problem] = &problems[..] else { panic!("{problems:?}") };
         assert_eq!((problem.kind, problem.events, problem.oldest), (ProblemKind::NoRelay, 15, depth.oldest_due));
-        assert!(problem.kind.is_urgent());
+        assert!(problem.kind.is_urgent() && problem.since.is_none());
+        let silent = RelayView { alive: false, ..running(Vec::new()) };
+        let observed = Observations { at: now(), relays: vec![silent], ..Observations::default() };
+        assert_eq!(overview(observed, Depth::default()).problems()[0].since, Some(now()));
     }
 
     #[test]
@@ -331,6 +342,7 @@ mod tests {
         assert_eq!((down.events, down.oldest, down.since, down.next_probe), (37, hour, Some(now()), Some(now())));
         assert_eq!(down.error, Some((now(), "503".to_owned())));
         assert_eq!((problems[1].success_rate, problems[6].paused_by.as_deref()), (Some(0.25), Some("ann")));
+        assert_eq!(problems[1].since, Some(now()));
         assert_eq!((problems[4].events, problems[7].events), (4, 7));
         assert_eq!((problems[7].since, &problems[7].error), (Some(now()), &Some((later, "410".to_owned()))));
     }

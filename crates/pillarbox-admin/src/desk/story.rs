@@ -151,6 +151,8 @@ fn attempt_of(moment: &Moment) -> Option<u32> {
 fn timeline(detail: &EventDetail) -> Vec<Moment> {
     let event = &detail.event;
     let mut moments = vec![Moment { at: event.created_at, what: What::Committed }];
+    // Attempts of one round are written by one statement, in any order, so their numbers say more than their times.
+    let mut latest = event.created_at;
     for attempt in detail.attempts().into_iter().cloned() {
         let AttemptView { number, destination, took_ms, status_code, error, answer, .. } = attempt;
         let what = if attempt.delivered {
@@ -160,7 +162,8 @@ fn timeline(detail: &EventDetail) -> Vec<Moment> {
         };
         // A success is written a moment after the event's row.
         let at = event.delivered_at.map_or(attempt.attempted_at, |delivered| delivered.min(attempt.attempted_at));
-        moments.push(Moment { at, what });
+        latest = latest.max(at);
+        moments.push(Moment { at: latest, what });
     }
     let only = detail.headers.get(REPLAY_TO);
     let is_left_out = |name: &str| only.is_some_and(|only| only != name);
@@ -171,7 +174,6 @@ fn timeline(detail: &EventDetail) -> Vec<Moment> {
         moments.extend(delivery.delivered_at.map(|at| Moment { at, what }));
     }
     moments.extend(event.delivered_at.map(|at| Moment { at, what: What::Delivered }));
-    // Attempts of one round have the same time.
     moments.sort_by_key(|moment| (moment.at, moment.what == What::Delivered, attempt_of(moment)));
     moments.extend(ending(detail));
     moments
@@ -196,7 +198,30 @@ fn ending(detail: &EventDetail) -> Option<Moment> {
 
 #[cfg(test)]
 mod tests {
-    use super::trace_id;
+    use chrono::TimeDelta;
+    use pillarbox::event::StoredEvent;
+
+    use super::*;
+
+    #[test]
+    fn attempts_are_in_the_order_of_their_numbers() {
+        let mut detail = EventDetail::for_tests(&StoredEvent::for_tests("order.placed", "{}"));
+        let written = |microseconds| detail.event.created_at + TimeDelta::microseconds(microseconds);
+        let attempt = |number, at| AttemptView {
+            number,
+            destination: "mail".to_owned(),
+            attempted_at: at,
+            took_ms: 3,
+            status_code: Some(500),
+            error: "500".to_owned(),
+            answer: None,
+            delivered: false,
+        };
+        // The rows of the first two were written by one statement, the second one first.
+        detail.failed_attempts = vec![attempt(1, written(20)), attempt(2, written(10)), attempt(3, written(90))];
+        let numbers: Vec<_> = timeline(&detail).iter().filter_map(attempt_of).collect();
+        assert_eq!(numbers, [1, 2, 3]);
+    }
 
     #[test]
     fn a_trace_id_is_taken_only_from_a_traceparent() {

@@ -160,11 +160,7 @@ impl Relay {
         Self {
             id: relay.id.to_string(),
             host: relay.host.clone(),
-            state: match (relay.alive, relay.idle) {
-                (false, _) => "gone",
-                (true, true) => "idle",
-                (true, false) => "alive",
-            },
+            state: relay.state(),
             in_flight: words::number(relay.in_flight),
             started: When::new(relay.started_at, now),
             heartbeat: When::new(relay.heartbeat_at, now),

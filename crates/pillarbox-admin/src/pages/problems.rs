@@ -102,17 +102,19 @@ fn place(problem: &Problem) -> String {
 fn facts(problem: &Problem, now: DateTime<Utc>) -> Vec<Fact> {
     let mut facts = Vec::new();
     let since = |text: &str| problem.since.map(|since| Fact::at(text, since, now));
+    let lasting = problem.since.map(|since| Fact { text: "for".to_owned(), at: Some(When::lasting(since, now)) });
     match problem.kind {
-        ProblemKind::NoRelay => facts.push(Fact::new("start one with pillarbox relay")),
-        ProblemKind::Down => {
-            let lasting = |since| Fact { text: "for".to_owned(), at: Some(When::lasting(since, now)) };
-            facts.extend(problem.since.map(lasting));
+        ProblemKind::NoRelay => {
+            facts.extend(since("the last heartbeat"));
+            facts.push(Fact::new("start one with pillarbox relay"));
         }
+        ProblemKind::Down | ProblemKind::RateLimited => facts.extend(lasting),
         ProblemKind::Paused => {
             let by = problem.paused_by.as_deref().unwrap_or("the configuration");
             facts.push(since(&format!("by {by}")).unwrap_or_else(|| Fact::new(format!("by {by}"))));
         }
         ProblemKind::Failing => {
+            facts.extend(lasting);
             facts.extend(problem.success_rate.map(|rate| {
                 Fact::new(format!("{} of the attempts of the last 5 minutes succeeded", words::share(rate)))
             }));
@@ -133,7 +135,7 @@ fn facts(problem: &Problem, now: DateTime<Utc>) -> Vec<Fact> {
         ProblemKind::LogUnread | ProblemKind::LogBehind => {
             facts.extend(problem.oldest.map(|age| Fact::new(format!("{} behind", words::age(age)))));
         }
-        ProblemKind::LogLost | ProblemKind::LogClosed | ProblemKind::Late | ProblemKind::RateLimited => {}
+        ProblemKind::LogLost | ProblemKind::LogClosed | ProblemKind::Late => {}
     }
     facts.extend(problem.detail.clone().map(Fact::new));
     if problem.kind != ProblemKind::DeadLetters && problem.events > 0 {

@@ -87,15 +87,10 @@ fn relays(counts: &Counts) -> String {
         ("HEARTBEAT", Align::Left),
     ]);
     for relay in &counts.relays {
-        let state = match (relay.alive, relay.idle) {
-            (false, _) => "silent",
-            (true, true) => "idle",
-            (true, false) => "busy",
-        };
         table.row([
             relay.id.to_string(),
             relay.host.clone(),
-            state.to_owned(),
+            relay.state().to_owned(),
             relay.in_flight.to_string(),
             moment(relay.started_at),
             moment(relay.heartbeat_at),

@@ -213,10 +213,10 @@ fn draw_relays(frame: &mut Frame<'_>, area: Rect, overview: &Overview) {
 }
 
 fn relay_cells(relay: &RelayView, overview: &Overview) -> Vec<Cell<'static>> {
-    let (state, color) = match (relay.alive, relay.idle) {
-        (false, _) => ("silent", Color::Red),
-        (true, true) => ("idle", Color::Reset),
-        (true, false) => ("busy", Color::Green),
+    let color = match (relay.alive, relay.idle) {
+        (false, _) => Color::Red,
+        (true, true) => Color::Reset,
+        (true, false) => Color::Green,
     };
     let since = |moment: DateTime<Utc>| short((overview.at - moment).to_std().ok().map(|age| age.as_secs_f64()));
     let lanes = relay.lanes.iter().map(|lane| match Health::of(lane) {
@@ -227,7 +227,7 @@ fn relay_cells(relay: &RelayView, overview: &Overview) -> Vec<Cell<'static>> {
     });
     vec![
         Cell::from(shown(&relay.host)),
-        Cell::from(state).style(Style::new().fg(color)),
+        Cell::from(relay.state()).style(Style::new().fg(color)),
         Cell::from(relay.in_flight.to_string()),
         Cell::from(since(relay.started_at)),
         Cell::from(since(relay.heartbeat_at)),

@@ -259,6 +259,18 @@ pub struct RelayView {
     pub lanes: Vec<LaneView>,
 }
 
+impl RelayView {
+    /// Returns the word for people: `busy`, `idle`, or `silent` without a recent heartbeat.
+    #[must_use]
+    pub fn state(&self) -> &'static str {
+        match (self.alive, self.idle) {
+            (false, _) => "silent",
+            (true, true) => "idle",
+            (true, false) => "busy",
+        }
+    }
+}
+
 /// The number of events per state, and the relays.
 #[derive(Debug, Clone, Serialize, Default)]
 #[non_exhaustive]
