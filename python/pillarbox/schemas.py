@@ -87,12 +87,20 @@ def _validator(file: str) -> Any:
     return kind(schema, registry=Registry())
 
 
+_DATA = ("const", "default", "enum", "examples")
+_NAMED = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
+"""Keywords whose values are schemas by name. A name may be that of a keyword."""
+
+
 def _references(schema: Any) -> Iterator[str]:
     if isinstance(schema, Mapping):
         if isinstance(schema.get("$ref"), str):
             yield schema["$ref"]
         for key, value in schema.items():
-            if key not in ("const", "default", "enum", "examples"):
+            if key in _NAMED and isinstance(value, Mapping):
+                for named in value.values():
+                    yield from _references(named)
+            elif key not in _DATA:
                 yield from _references(value)
     elif isinstance(schema, list):
         for value in schema:

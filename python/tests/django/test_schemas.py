@@ -73,6 +73,7 @@ def test_a_violation_names_the_path_and_no_value_and_the_transaction_stays_usabl
         ({"properties": {"total": {"type": "numbr"}}}, "#/properties/total/type: 'numbr' is not valid"),
         ({"$ref": "https://schemas.example/order.json"}, "is not a place in the file"),
         ({"properties": {"money": {"$ref": "#/$defs/money"}}}, '"#/$defs/money" is not a place in the file'),
+        ({"properties": {"default": {"$ref": "#/$defs/money"}}}, '"#/$defs/money" is not a place in the file'),
     ],
 )
 def test_a_broken_file_is_reported_when_the_project_starts(order, settings, schema, expected):
