@@ -1,6 +1,8 @@
 //! `pillarbox keys`: lists the keys that sign requests, makes new ones, and says how to rotate them. It edits no file, and shows a
 //! secret only when it has just made it.
 
+use std::collections::HashSet;
+
 use anyhow::Context;
 use chrono::Utc;
 use clap::{Args, Subcommand, ValueEnum};
@@ -176,7 +178,11 @@ fn rotate(name: &str, kind: Option<Kind>, session: &Session) -> anyhow::Result<(
             .into());
         }
     };
-    let rotation = Rotation { destination, old, more: present.len().saturating_sub(1), key: new_key(kind)? };
+    let signing = session.settings.destinations.iter();
+    let taken = signing.filter_map(|destination| destination.signing_keys(&session.environment)).flatten();
+    let taken = taken.filter_map(|entry| entry.written).collect();
+    let more = present.len().saturating_sub(1);
+    let rotation = Rotation { destination, old, more, taken, key: new_key(kind)? };
     session.output.answer(&rotation.to_json(), || rotation.to_text())?;
     Ok(())
 }
@@ -187,19 +193,23 @@ struct Rotation<'a> {
     old: Option<&'a SigningEntry>,
     /// The number of present keys besides the first one.
     more: usize,
+    /// The places of all secrets that the configuration names.
+    taken: HashSet<String>,
     key: NewKey,
 }
 
 impl Rotation<'_> {
-    /// Returns the name of a variable for the new key: `BILLING_KEY_20261118`.
+    /// Returns the name of a variable for the new key, `BILLING_KEY_20261118`, with a number if the configuration has that already: after
+    /// another rotation on this day, or for another destination.
     fn variable(&self) -> String {
         let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };
         let name: String = self.destination.name.chars().map(letter).collect();
         let digit = if name.starts_with(|first: char| first.is_ascii_digit()) { "_" } else { "" };
         let name = format!("{digit}{name}_KEY_{}", Utc::now().format("%Y%m%d"));
-        let is_taken = self.old.and_then(|old| old.written.as_deref()).is_some_and(|old| old == format!("env:{name}"));
-        // A second rotation on the same day.
-        if is_taken { format!("{name}_2") } else { name }
+        (1_u32..)
+            .map(|number| if number == 1 { name.clone() } else { format!("{name}_{number}") })
+            .find(|name| !self.taken.contains(&format!("env:{name}")))
+            .unwrap_or_default()
     }
 
     /// Returns the values of `secrets` during the overlap.

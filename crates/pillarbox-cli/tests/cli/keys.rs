@@ -97,6 +97,18 @@ fn a_rotation_says_what_to_write_where_and_when() {
     let kinds: Vec<_> =
         home.json(&["keys"])[0]["keys"].as_array().unwrap().iter().map(|key| key["kind"].clone()).collect();
     assert_eq!(kinds, ["ed25519", "hmac"]);
+    // The next variables have other names, also those of a destination whose name is spelled alike.
+    home.write(
+        "pillarbox.toml",
+        &format!(
+            "[destinations.mail]\nkind = \"http\"\nurl = \"https://mail.example/\"\nsecrets = [\"env:{variable}_2\", \"env:{variable}\"]\n\
+             [destinations.Mail]\nkind = \"http\"\nurl = \"https://mail.example/\"\n[[routes]]\nto = [\"mail\"]\n"
+        ),
+    );
+    home.set(&format!("{variable}_2"), HMAC);
+    for name in ["mail", "Mail"] {
+        assert_eq!(home.json(&["keys", "rotate", name, "--kind", "hmac"])["variable"], format!("{variable}_3"));
+    }
     // A second rotation before the first one has ended.
     let steps = home.json(&["keys", "rotate", "mail"])["steps"].to_string();
     assert!(steps.contains("A rotation is under way"), "{steps}");
