@@ -38,3 +38,8 @@ fn a_short_torture_on_sqlite_keeps_the_order() {
 fn a_short_torture_with_a_fan_out_loses_nothing_at_either_receiver() {
     torture("postgres", 6, &["--fan-out", "--on-delivered", "delete"]);
 }
+
+#[test]
+fn a_short_torture_through_the_log_loses_nothing() {
+    torture("postgres", 10, &["--source", "wal", "--on-delivered", "delete"]);
+}
