@@ -157,9 +157,15 @@ class BusyShop(Admin):
                 self.write(event_type, aggregate, {"case": case, **self.order(47000 + number)}, tries=1)
         all_of_them = sum(count for count, *_ in REFUSED.values())
         wait_until("all is refused", lambda: self.count("failed") >= all_of_them, self.processes)
-        # One that is tried again in a while.
+        # The story of one order: two events are delivered, one is tried again in a while, one is for later.
+        for event_type in ("order.placed", "order.paid"):
+            self.write(event_type, ("Order", "48342"), {"case": "delivered", **self.order(48342)})
+        told = "SELECT count(*) FROM outbox_event WHERE aggregate_id = '48342' AND status = 'delivered'"
+        wait_until("its first events are delivered", lambda: self.number(told) == 2, self.processes)
+        later = timedelta(hours=20)
+        self.write("order.reminded", ("Order", "48342"), {"case": "later"}, later)
         self.receiver.answer("flaky", 500, "upstream connect error or disconnect/reset before headers")
-        self.write("order.placed", ("Order", "48342"), {"case": "flaky", **self.order(48342)})
+        self.write("order.shipped", ("Order", "48342"), {"case": "flaky", **self.order(48342)})
 
     def wait_for_outage(self) -> None:
         self.receiver.answer("/crm", 503)
