@@ -37,6 +37,9 @@ const SPILL_AGAIN: Duration = Duration::from_millis(500);
 /// The pauses between two looks whether a commit is visible.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LONGEST_LOOK: Duration = Duration::from_millis(50);
+/// The looks without a pause at a commit that comes after a rest. The server sends a commit a moment before others see it, and a
+/// timer's shortest pause is longer than that moment.
+const QUICK_LOOKS: u32 = 8;
 /// The pauses between two tries to connect.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -134,6 +137,8 @@ pub(super) struct Leader {
     snapshot: Snapshot,
     look_at: Option<Instant>,
     look_pause: Duration,
+    looked_at: Option<Instant>,
+    quick_looks: u32,
     spill_at: Instant,
     connect_at: Instant,
     connect_pause: Duration,
@@ -162,6 +167,8 @@ impl Leader {
             snapshot: Snapshot::default(),
             look_at: None,
             look_pause: FIRST_LOOK,
+            looked_at: None,
+            quick_looks: 0,
             spill_at: clock::now(),
             connect_at: clock::now(),
             connect_pause: FIRST_PAUSE,
@@ -362,11 +369,35 @@ impl Leader {
             },
             Err(error) => tracing::warn!(%error, "reading which transactions are visible failed"),
         }
-        self.reveal();
+        let now = clock::now();
+        self.looked_at = Some(now);
+        if !self.reveal() {
+            return;
+        }
+        let pause = match self.quick_looks.checked_sub(1) {
+            Some(left) => {
+                self.quick_looks = left;
+                Duration::ZERO
+            }
+            None => {
+                let longer = (self.look_pause * 2).min(LONGEST_LOOK);
+                std::mem::replace(&mut self.look_pause, longer)
+            }
+        };
+        self.look_at = Some(now + pause);
     }
 
-    /// Hands out the events that the last snapshot sees, and plans the next look.
-    fn reveal(&mut self) {
+    /// Plans the first look at transactions that have just arrived: at once after a rest, but not more than once in a millisecond, so
+    /// that under load one look is for many.
+    fn plan_look(&mut self) {
+        let now = clock::now();
+        let resting = self.looked_at.map(|at| at + FIRST_LOOK).filter(|until| *until > now);
+        self.quick_looks = if resting.is_none() { QUICK_LOOKS } else { 0 };
+        self.look_at = Some(resting.unwrap_or(now));
+    }
+
+    /// Hands out the events that the last snapshot sees. Returns whether others wait to be visible.
+    fn reveal(&mut self) -> bool {
         let (revealed, hidden) = {
             let mut ledger = self.log.ledger();
             (ledger.reveal(&self.snapshot), ledger.hidden_since().is_some())
@@ -375,10 +406,7 @@ impl Leader {
             self.look_pause = FIRST_LOOK;
             self.log.wake();
         }
-        if hidden {
-            self.look_at = Some(clock::now() + self.look_pause);
-            self.look_pause = (self.look_pause * 2).min(LONGEST_LOOK);
-        }
+        hidden
     }
 
     /// Stops gracefully: closes the gate, spills what is open, stores the position and gives the lead back. What is not visible yet
@@ -400,8 +428,10 @@ impl Leader {
     }
 }
 
+/// Waits for a moment. A timer waits for a millisecond even if its moment has come.
 async fn at(moment: Option<Instant>) {
     match moment {
+        Some(moment) if moment <= clock::now() => {}
         Some(moment) => tokio::time::sleep_until(moment.into()).await,
         None => std::future::pending().await,
     }

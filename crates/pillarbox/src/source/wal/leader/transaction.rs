@@ -41,6 +41,7 @@ pub(super) struct Partial {
 
 impl Leader {
     pub(super) async fn handle(&mut self, frames: Vec<Frame>) -> Result<(), Trouble> {
+        let has_planned = self.log.ledger().hidden_since().is_some();
         for frame in frames {
             match frame {
                 Frame::Begin { commit, at, xid } => {
@@ -63,12 +64,9 @@ impl Leader {
                 Frame::Loose { .. } | Frame::Alive { .. } | Frame::Other => {}
             }
         }
-        // One look for all of these transactions.
-        if self.log.ledger().hidden_since().is_some() {
-            self.reveal();
-            if self.log.ledger().hidden_since().is_some() {
-                self.look_at = Some(clock::now());
-            }
+        // One look for all of these transactions, and the planned one if others wait already.
+        if self.log.ledger().hidden_since().is_some() && self.reveal() && (!has_planned || self.look_at.is_none()) {
+            self.plan_look();
         }
         Ok(())
     }
@@ -224,7 +222,9 @@ impl Leader {
     async fn see(&mut self) -> Result<(), StoreError> {
         let text = self.log.store.log_snapshot().await?;
         self.snapshot = Snapshot::read(&text).unwrap_or_default();
-        self.reveal();
+        if self.reveal() && self.look_at.is_none() {
+            self.plan_look();
+        }
         Ok(())
     }
 
