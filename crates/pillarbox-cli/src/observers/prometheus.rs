@@ -320,7 +320,7 @@ impl UnderWay {
         Ok(Self {
             events: gauge("in_flight_events", "Events in flight: claimed by this relay and not settled")?,
             bytes: gauge("in_flight_bytes", "Payload bytes of the events in flight")?,
-            down: each("destination_down", "1 while the breaker is open")?,
+            down: each("destination_down", "1 while the destination is down")?,
             paused: each("destination_paused", "1 while the destination is paused")?,
             queued: each("destination_queued_events", "Events in the queue of this relay")?,
             sending: each("destination_sending_events", "Events that are being sent")?,
