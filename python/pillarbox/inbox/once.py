@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -35,11 +36,28 @@ def once(connection: Any, id: str, handler: Callable[[], object], *, consumer: s
 
 def once_in(session: Session, consumer: str, id: str, handler: Callable[[], object], wait: float) -> bool:
     """As `once`, with names that were checked."""
+    check_handler(handler)
     if not record(session, consumer, id, wait):
         return False
-    handler()
+    check_result(handler())
     confirm(session, consumer, id)
     return True
+
+
+def check_handler(handler: Callable[..., object]) -> None:
+    """Raises TypeError if the handler is async: its coroutine would never run, and the event would be lost."""
+    if any(map(inspect.iscoroutinefunction, (handler, getattr(handler, "__call__", None)))):  # noqa: B004
+        raise TypeError("the handler must be a plain function, with a blocking connection: define it without async")
+
+
+def check_result(result: object) -> None:
+    """Raises TypeError if a handler returned a coroutine or a generator, which `check_handler` cannot see in advance."""
+    if not (inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)):
+        return
+    # Python would warn of a coroutine that was never awaited.
+    if inspect.iscoroutine(result):
+        result.close()
+    raise TypeError(f"the handler must be a plain function, but it returned a {type(result).__name__}, which never ran")
 
 
 def record(session: Session, consumer: str, id: str, wait: float) -> bool:

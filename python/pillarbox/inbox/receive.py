@@ -13,7 +13,7 @@ from pillarbox.inbox.databases import Session, Trouble, trouble
 from pillarbox.inbox.errors import InFlight, Never, Refused, RolledBack
 from pillarbox.inbox.event import Event, check_consumer, is_id
 from pillarbox.inbox.keys import Keys
-from pillarbox.inbox.once import WAIT, confirm, record
+from pillarbox.inbox.once import WAIT, check_result, confirm, record
 
 logger = logging.getLogger("pillarbox.inbox")
 
@@ -152,7 +152,7 @@ class Inbox:
                 if not record(session, self.consumer, event.id, self.wait):
                     return Answer(200, "duplicate")
                 try:
-                    handler(event, session)
+                    check_result(handler(event, session))
                 except Exception as error:
                     raise _HandlerFailed(trouble(error) is Trouble.LOST and session.is_lost()) from error
                 confirm(session, self.consumer, event.id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from pillarbox.inbox.connections import Connect, transactions
 from pillarbox.inbox.errors import Refused
 from pillarbox.inbox.event import Event
+from pillarbox.inbox.once import check_handler
 from pillarbox.inbox.receive import MOST_DROPPED, Answer, Inbox
 
 Handler = Callable[[Event, Any], object]
@@ -26,8 +26,7 @@ def receiver(consumer: str, keys: Any, connect: Connect, **options: Any) -> Call
     inbox, transaction = Inbox(consumer, keys, **options), transactions(connect)
 
     def decorate(handler: Handler) -> Callable[..., Any]:
-        if inspect.iscoroutinefunction(handler):
-            raise TypeError("the handler runs in a thread, with a blocking connection: define it without async")
+        check_handler(handler)
 
         async def endpoint(request: Request) -> Response:
             try:
@@ -42,7 +41,7 @@ def receiver(consumer: str, keys: Any, connect: Connect, **options: Any) -> Call
             return _response(await run_in_threadpool(inbox.receive, headers, body, transaction, handle))
 
         # Without `wraps`: FastAPI would take the handler's arguments for parameters of the request.
-        endpoint.__name__, endpoint.__doc__ = handler.__name__, handler.__doc__
+        endpoint.__name__, endpoint.__doc__ = getattr(handler, "__name__", "endpoint"), handler.__doc__
         return endpoint
 
     return decorate

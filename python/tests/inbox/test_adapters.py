@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing, nullcontext
 from typing import Any
 
 import pytest
@@ -27,11 +30,45 @@ def test_django_answers_post_only_and_needs_no_csrf_token() -> None:
     assert view(RequestFactory().post("/events", b"{}", content_type="application/json")).status_code == 401
 
 
-def test_starlette_refuses_a_handler_that_would_not_run() -> None:
-    with pytest.raises(TypeError, match="define it without async"):
+class Asynchronous:
+    async def __call__(self, *arguments: object) -> None: ...
 
-        @starlette_receiver("tests", SECRET, lambda: None)
-        async def events(event, connection): ...
+
+async def coroutine(*arguments: object) -> None: ...
+
+
+def generator(*arguments: object):
+    yield
+
+
+async def async_generator(*arguments: object):
+    yield
+
+
+@pytest.mark.parametrize(
+    "handler", [coroutine, functools.partial(coroutine), Asynchronous()], ids=["function", "partial", "object"]
+)
+def test_an_async_handler_is_refused_where_it_is_defined(handler: Callable[..., object]) -> None:
+    for receiver in (starlette_receiver("tests", SECRET, lambda: None), django_receiver("tests", SECRET)):
+        with pytest.raises(TypeError, match="define it without async"):
+            receiver(handler)
+
+
+@pytest.mark.parametrize("handler", [coroutine, generator, async_generator])
+def test_a_handler_that_returns_something_that_never_ran_fails(handler: Callable[..., object]) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        create_table(connection)
+        inbox, begin = Inbox("tests", SECRET), transactions(lambda: nullcontext(connection))
+        # A plain function around it, as a decorator would make: nobody can see what it will return.
+        answers = [inbox.handle(Event("a", 1, b""), begin, lambda event, session: handler()).status for _ in range(2)]
+        assert answers == [500, 500]
+        assert inbox.handle(Event("a", 1, b""), begin, lambda event, session: 1).text == "handled"
+
+
+def test_a_handler_needs_no_name() -> None:
+    handler = functools.partial(lambda event: None)
+    for receiver in (starlette_receiver("tests", SECRET, lambda: None), django_receiver("tests", SECRET)):
+        assert callable(receiver(handler))
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
 from io import StringIO
@@ -125,6 +125,32 @@ def test_a_handler_that_rolls_back_is_noticed(place: Place) -> None:
     connection = place.connect()
     with pytest.raises(RolledBack):
         inbox.once(connection, "a", connection.rollback, consumer="billing")
+
+
+async def asynchronous() -> None: ...
+
+
+@pytest.mark.parametrize("handler", [asynchronous, lambda: asynchronous()], ids=["seen", "hidden"])
+def test_a_handler_that_is_async_is_refused(place: Place, handler: Callable[[], object]) -> None:
+    connection = place.connect()
+    with pytest.raises(TypeError, match="the handler must be a plain function"):
+        inbox.once(connection, "a", handler, consumer="billing")
+    connection.rollback()
+    assert handle(connection, "a")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("handler", [asynchronous, lambda: asynchronous()], ids=["seen", "hidden"])
+def test_django_refuses_a_handler_that_is_async(handler: Callable[[], object]) -> None:
+    inbox_django.session("default").script("create")
+    try:
+        with pytest.raises(TypeError, match="the handler must be a plain function"), transaction.atomic():
+            inbox_django.once("a", handler, consumer="tasks")
+        with transaction.atomic():
+            assert inbox_django.once("a", lambda: None, consumer="tasks")
+    finally:
+        with connections["default"].cursor() as cursor:
+            cursor.execute("DROP TABLE inbox_event")
 
 
 @pytest.mark.parametrize("id", ["", "a b", "é", "x" * 256, "a\n", None])

@@ -18,7 +18,7 @@ from django.views.decorators.csrf import csrf_exempt
 from pillarbox.inbox.databases import Session
 from pillarbox.inbox.errors import InFlight, Never, Refused, RolledBack
 from pillarbox.inbox.event import Event, check_consumer, check_id
-from pillarbox.inbox.once import KEEP, WAIT, once_in
+from pillarbox.inbox.once import KEEP, WAIT, check_handler, once_in
 from pillarbox.inbox.receive import MOST_DROPPED, Answer, Inbox
 
 __all__ = ["Event", "InFlight", "Never", "RolledBack", "cleanup", "once", "receiver"]
@@ -39,6 +39,8 @@ def receiver(
         return _transaction(using)
 
     def decorate(handler: Callable[[Event], object]) -> Callable[..., HttpResponse]:
+        check_handler(handler)
+
         def view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             if request.method != "POST":
                 return HttpResponse(status=405, headers={"Allow": "POST"})
@@ -49,7 +51,7 @@ def receiver(
             answer = inbox.receive(request.headers.items(), body, begin, lambda event, session: handler(event))
             return _response(answer)
 
-        view.__name__, view.__doc__ = handler.__name__, handler.__doc__
+        view.__name__, view.__doc__ = getattr(handler, "__name__", "view"), handler.__doc__
         # The inbox commits before it answers, so its transaction is the outermost one, also with ATOMIC_REQUESTS.
         return transaction.non_atomic_requests(using)(csrf_exempt(view))
 
