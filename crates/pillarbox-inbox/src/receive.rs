@@ -33,6 +33,12 @@ impl HandlerError {
     pub fn never(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { error: reason.into(), is_never: true }
     }
+
+    fn is_in_flight(&self) -> bool {
+        let error: &(dyn Error + 'static) = &*self.error;
+        std::iter::successors(Some(error), |&error| error.source())
+            .any(|error| matches!(error.downcast_ref(), Some(OnceError::InFlight)))
+    }
 }
 
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for HandlerError {
@@ -60,6 +66,8 @@ impl Failure {
     fn trouble<DB: Database>(&self) -> Option<Trouble> {
         match self {
             Self::InFlight | Self::RolledBack => None,
+            // A handler that calls `once` for another id has waited for a lock, too.
+            Self::Handler { failed, .. } if failed.is_in_flight() => Some(Trouble::Locked),
             Self::Handler { failed, is_lost } => {
                 trouble::<DB>(&*failed.error).filter(|found| *is_lost || *found != Trouble::Lost)
             }
@@ -222,5 +230,17 @@ impl Inbox {
             }
             Failure::Commit(error) | Failure::Database(error) => unavailable(&error),
         }
+    }
+}
+
+#[cfg(all(test, feature = "postgres"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_of_an_inner_once_that_is_in_flight_is_a_lock() {
+        let failed = HandlerError::from(OnceError::InFlight);
+        let failure = Failure::Handler { failed, is_lost: false };
+        assert_eq!(failure.trouble::<sqlx::Postgres>(), Some(Trouble::Locked));
     }
 }
