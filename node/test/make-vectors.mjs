@@ -16,6 +16,8 @@ const NOW = 1731900000;
 const MAX_BODY = 4096;
 const OFFICIAL = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const [OLD, NEW, OTHER] = [1, 2, 3].map((byte) => `whsec_${Buffer.alloc(32, byte).toString("base64")}`);
+// The last letter of this secret stands for four bits of the key and two that are not used.
+const LOOSE = `whsec_${Buffer.alloc(32, 4).toString("base64").replace("Q=", "R=")}`;
 
 // PKCS #8 of an Ed25519 key is this prefix and the seed.
 const seed = (byte) => Buffer.concat([Buffer.from("302e020100300506032b657004220420", "hex"), Buffer.alloc(32, byte)]);
@@ -79,11 +81,17 @@ add("the largest body", 200, { body: `"${"x".repeat(MAX_BODY - 2)}"` });
 add("the longest id", 200, { id: "x".repeat(255) });
 add("as old as allowed", 200, { timestamp: `${NOW - 300}` });
 add("as early as allowed", 200, { timestamp: `${NOW + 300}` });
+// Timestamps have whole seconds, so the clock's fraction does not count.
+add("as old as allowed with a fraction", 200, { timestamp: `${NOW - 300}`, now: NOW + 0.5 });
+add("as early as allowed with a fraction", 200, { timestamp: `${NOW + 300}`, now: NOW + 0.5 });
+add("a secret with unused bits set", 200, { signature: v1("a-secret-with-unused-bits-set", t, "{}", LOOSE) });
 // Hostile.
 add("too large", 413, { body: `"${"x".repeat(MAX_BODY)}"` });
 add("huge", 413, { body: `"${"x".repeat(256 * 1024)}"` });
 add("too old", 401, { timestamp: `${NOW - 301}` });
 add("from the future", 401, { timestamp: `${NOW + 301}` });
+add("too old with a fraction", 401, { timestamp: `${NOW - 301}`, now: NOW + 0.5 });
+add("from the future with a fraction", 401, { timestamp: `${NOW + 300}`, now: NOW - 0.5 });
 add("milliseconds", 401, { timestamp: `${NOW}000` });
 add("a fraction", 401, { timestamp: `${NOW}.0` });
 add("a sign", 401, { timestamp: `+${NOW}` });
@@ -139,7 +147,7 @@ add("the handler says never", 422, { body: '{"do": "never"}' });
 add("the handler rolls back", 500, { body: '{"do": "roll back"}' });
 
 const lines = requests.map((request) => `    ${JSON.stringify(request)}`).join(",\n");
-const settings = { now: NOW, tolerance: 300, max_body: MAX_BODY, keys: [OFFICIAL, OLD, NEW, PUBLIC] };
+const settings = { now: NOW, tolerance: 300, max_body: MAX_BODY, keys: [OFFICIAL, OLD, NEW, LOOSE, PUBLIC] };
 const head = Object.entries(settings).map(([name, value]) => `  ${JSON.stringify(name)}: ${JSON.stringify(value)},\n`).join("");
 const text = `{\n${head}  "requests": [\n${lines}\n  ]\n}\n`;
 if (process.argv[2] === "--check") {

@@ -122,7 +122,7 @@ fn inbox() -> anyhow::Result<Inbox> {
 
 fn clock(file: &str) -> Option<SystemTime> {
     let seconds = std::fs::read_to_string(file).ok()?.trim().parse().ok()?;
-    Some(UNIX_EPOCH + Duration::from_secs(seconds))
+    Some(UNIX_EPOCH + Duration::from_secs_f64(seconds))
 }
 
 fn wait() -> anyhow::Result<Duration> {

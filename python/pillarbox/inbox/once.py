@@ -51,7 +51,7 @@ def check_handler(handler: Callable[..., object]) -> None:
 
 
 def check_result(result: object) -> None:
-    """Raises TypeError if a handler returned a coroutine or a generator, which `check_handler` cannot see in advance."""
+    """Raises TypeError if a handler returned a coroutine or a generator: not every one can be seen in advance."""
     if not (inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)):
         return
     # Python would warn of a coroutine that was never awaited.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -92,7 +93,8 @@ class Inbox:
             raise Refused(401, "webhook-id is not an id")
         if not timestamp.isascii() or not timestamp.isdecimal() or len(timestamp) > 12 or timestamp.startswith("0"):
             raise Refused(401, "webhook-timestamp is not a number of seconds")
-        if abs(self.clock() - int(timestamp)) > self.tolerance:
+        # The timestamp has whole seconds, so the fraction of the clock is dropped.
+        if abs(math.floor(self.clock()) - int(timestamp)) > self.tolerance:
             raise Refused(401, "webhook-timestamp is too far from the receiver's clock")
         if not signature.isascii() or not self.keys.verify(id, int(timestamp), body, signature):
             raise Refused(401, "webhook-signature is not valid")

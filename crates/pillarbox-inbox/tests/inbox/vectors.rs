@@ -1,7 +1,6 @@
 //! The requests that the kits of all languages answer in the same way.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::body::Body;
@@ -15,7 +14,7 @@ use sqlx::SqliteConnection;
 
 #[derive(Deserialize)]
 struct Vectors {
-    now: u64,
+    now: f64,
     tolerance: u64,
     max_body: usize,
     keys: Vec<String>,
@@ -31,7 +30,7 @@ struct Vector {
     body_letters: Option<usize>,
     status: u16,
     handled: bool,
-    now: Option<u64>,
+    now: Option<f64>,
 }
 
 impl Vector {
@@ -79,17 +78,17 @@ async fn every_request_is_answered_as_expected() {
     let place = crate::sqlite().await;
     create_table(&place.pool).await.unwrap();
     sqlx::query("CREATE TABLE handled (id TEXT)").execute(&place.pool).await.unwrap();
-    let now = Arc::new(AtomicU64::new(0));
+    let now = Arc::new(Mutex::new(vectors.now));
     let clock = Arc::clone(&now);
     let inbox = Inbox::new("vectors", &vectors.keys)
         .unwrap()
         .tolerance(Duration::from_secs(vectors.tolerance))
         .max_body(vectors.max_body)
-        .clock(move || UNIX_EPOCH + Duration::from_secs(clock.load(Ordering::SeqCst)));
+        .clock(move || UNIX_EPOCH + Duration::from_secs_f64(*clock.lock().unwrap()));
 
     let mut expected = Vec::new();
     for vector in &vectors.requests {
-        now.store(vector.now.unwrap_or(vectors.now), Ordering::SeqCst);
+        *now.lock().unwrap() = vector.now.unwrap_or(vectors.now);
         let answer = inbox.receive_request(&place.pool, vector.request(), handle).await;
         assert_eq!(answer.status(), vector.status, "{}: {}", vector.name, answer.text());
         if vector.handled {
