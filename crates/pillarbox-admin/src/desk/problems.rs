@@ -181,7 +181,7 @@ fn of_log(log: &LogView) -> Vec<Problem> {
     if !log.is_whole {
         let detail = format!(
             "the replication slot {slot} does not exist or has lost its log behind {from}; compare with the application's data, then run \
-             pillarbox wal disable --force and pillarbox wal enable"
+             pillarbox wal disable --force --yes and pillarbox wal enable"
         );
         return vec![found(ProblemKind::LogLost, detail)];
     }

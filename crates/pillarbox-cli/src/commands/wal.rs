@@ -125,7 +125,8 @@ async fn status(store: &PostgresStore, session: &Session) -> anyhow::Result<()> 
 
 async fn force(store: &PostgresStore, yes: bool, output: Output) -> anyhow::Result<()> {
     let Some(status) = store.log_status().await? else { return disabled(false, output) };
-    if status.is_led {
+    // A relay cannot read a slot that is lost, and goes on leading.
+    if status.is_led && status.is_whole() {
         return Err(
             Misuse("a relay reads the log and delivers the rest of it; run this without --force".to_owned()).into()
         );

@@ -20,6 +20,8 @@ pub(crate) const WAL: &str = "wal";
 pub(crate) const DJANGO_CELERY_OUTBOX: &str = "django-celery-outbox";
 
 const COOLDOWN: Duration = Duration::from_secs(30);
+/// A leader that beats once a second would lose a shorter lease all the time.
+const SHORTEST_LEASE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SourceKind {
@@ -80,11 +82,19 @@ pub(super) fn lower(mut section: Section<'_>, environment: &Environment) -> Sour
         table: lower_table(&mut section),
         cooldown: section.take_checked("cooldown", some_time).unwrap_or(COOLDOWN),
         url,
-        lease: section.take_checked("lease", some_time).unwrap_or(WalSettings::default().lease),
+        lease: section.take_checked("lease", long_enough).unwrap_or(WalSettings::default().lease),
         accept_failover_loss: section.take("accept_failover_loss").unwrap_or_default(),
     };
     section.finish();
     settings
+}
+
+/// Accepts the lease of the log's leader.
+fn long_enough(lease: &Duration) -> Result<(), String> {
+    if *lease < SHORTEST_LEASE {
+        return Err(format!("is {lease:?}, but must be at least 2s: the leader renews it once a second"));
+    }
+    Ok(())
 }
 
 fn lower_table(section: &mut Section<'_>) -> OutboxTable {

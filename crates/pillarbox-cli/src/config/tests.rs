@@ -280,6 +280,8 @@ fn the_environment_overrides_every_scalar_of_database_and_relay() {
     let problem = parse_with("", &wrong).unwrap_err();
     assert!(problem.contains("variable PILLARBOX_RELAY_LEASE is \"5 parsecs\", but must be a duration"), "{problem}");
     assert!(refusal("[relay]\nlease = \"9000000000years\"").contains("must be at most 100 years"));
+    let problem = refusal("[source]\nkind = \"wal\"\nlease = \"1s\"");
+    assert!(problem.contains("source.lease is 1s, but must be at least 2s"), "{problem}");
 }
 
 #[test]

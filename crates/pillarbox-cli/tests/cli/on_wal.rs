@@ -65,6 +65,41 @@ async fn the_log_is_enabled_looked_at_and_disabled() {
     connection.close().await.unwrap();
 }
 
+/// A slot that somebody dropped. The relay goes on with the table, and leads a log that it cannot read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_without_its_slot_is_removed_beside_a_running_relay() {
+    let server = PrivatePostgres::start_logical().await;
+    let mut home = Home::with_config(&format!("[source]\nkind = \"wal\"\n{DISCARD}"));
+    home.set("PILLARBOX_DATABASE_URL", &server.url());
+    home.run(&["migrate"]).succeeded();
+    let done = home.run(&["check-config"]).succeeded();
+    assert!(
+        done.err.contains("the log is not enabled, so all events go into the table; `pillarbox wal enable`"),
+        "{done:?}"
+    );
+    home.run(&["wal", "enable"]).succeeded();
+    let done = home.run(&["check-config"]).succeeded();
+    assert!(!done.err.contains("the log is"), "{done:?}");
+    let mut relay = Program::start(home.command(&["relay", "--log-format", "json"]));
+    relay.wait_for_line("gate is open", PATIENCE).await.unwrap();
+    let mut connection = PgConnection::connect(&server.url()).await.unwrap();
+    let drop_slot = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active_pid IS NOT NULL; \
+                     SELECT pg_drop_replication_slot('pillarbox_public_postgres')";
+    let connection = tokio::sync::Mutex::new(&mut connection);
+    wait_until("the slot is dropped", PATIENCE, async || connection.lock().await.execute(drop_slot).await.is_ok())
+        .await;
+    relay.wait_for_line("does not exist", PATIENCE).await.unwrap();
+    let done = home.run(&["wal", "disable"]);
+    assert!(done.code == 1 && done.err.contains("`pillarbox wal disable --force --yes`"), "{done:?}");
+    assert_eq!(home.json(&["wal", "status"])["status"]["is_led"], true);
+    let done = home.run(&["check-config"]).succeeded();
+    assert!(done.err.contains("the replication slot pillarbox_public_postgres does not exist"), "{done:?}");
+    home.run(&["wal", "disable", "--force", "--yes"]).succeeded();
+    assert_eq!(home.json(&["wal", "status"])["enabled"], false);
+    relay.signal(Signal::Terminate);
+    assert!(relay.wait(PATIENCE).await.unwrap().success());
+}
+
 /// An application with an outbox table for Debezium: its rows reach a receiver, and the log is disabled again.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_an_outbox_table_are_delivered() {

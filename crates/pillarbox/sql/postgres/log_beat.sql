@@ -4,7 +4,8 @@
 -- the gate stays open, $7 system identifier of the server that is streamed, $8 timeline of the lead, $9 the commit of the oldest event that
 -- is neither delivered nor in the table, $10 whether there is none, and everything up to the last beat was read, $11 as $5, if the server
 -- has no better reason, $12 whether the slot may be lost with the server. No row if another relay
--- leads, or on another timeline: positions of a killed primary may be behind spills that a promoted standby does not have.
+-- leads, or on another timeline: positions of a killed primary may be behind spills that a promoted standby does not have. Nor if
+-- the log ends before the position.
 WITH slot AS MATERIALIZED (
     SELECT log.slot, log.leaving, slot.wal_status, slot.safe_wal_size,
            pg_size_bytes(current_setting('max_slot_wal_keep_size')) AS keep,
@@ -56,6 +57,8 @@ FROM judged,
      (SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
                         ELSE current_setting('synchronous_commit') END, true)) AS durable
 WHERE log.leader = $1 AND log.epoch = $2 AND {schema}.outbox_log_timeline() = $8::text
+  -- A server whose storage was set back has not come so far: the position is of other events.
+  AND ($4::text IS NULL OR $4::text::pg_lsn <= pg_current_wal_insert_lsn())
 RETURNING log.confirmed::text, log.leaving, judged.closed, (pg_current_wal_insert_lsn() - log.confirmed)::bigint,
           pg_current_wal_insert_lsn()::text, judged.waits, judged.is_synchronous,
           setval('{schema}.outbox_log_until'::regclass,

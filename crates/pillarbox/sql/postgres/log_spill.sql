@@ -1,5 +1,5 @@
 -- Spill: inserts events of the log, in the order of their commits, with their verdicts or with the lease of the relay that sends
--- them. An event that exists already was inserted by a leader that died before it stored its position.
+-- them. An event that exists already was inserted by a leader that died before it stored its position. Returns the ids of the others.
 -- $1 ids, $2 aggregate types, $3 aggregate ids, $4 event types, $5 payloads, $6 headers, $7 attempts, $8 limits of attempts,
 -- $9 times of the emits, $10 changes, $11 seconds until due, $12 parked on, $13 errors, $14 tokens of leases.
 INSERT INTO {schema}.outbox_event
@@ -17,3 +17,4 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text
      (SELECT clock_timestamp() AS now) AS clock
 ORDER BY given.place
 ON CONFLICT DO NOTHING
+RETURNING id

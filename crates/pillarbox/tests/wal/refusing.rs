@@ -76,6 +76,12 @@ async fn a_slot_that_is_gone_or_was_created_again_closes_the_gate_and_names_the_
     create_slot(&outbox.pool).await;
     says(&relay, "was created again or moved by another program: events that were committed between").await;
     assert!(!outbox.is_open().await);
+    let found = bad(&relay).await;
+    assert!(found[0].contains("was created again or moved by another program; events in the log between"), "{found:?}");
+    let table = relay.store.table();
+    let refused = table.log_disable(&mut |_| {}).await.unwrap_err().to_string();
+    assert!(refused.contains("created again") && refused.contains("--force --yes"), "{refused}");
+    assert!(!Inspect::log(table).await.unwrap().unwrap().is_whole);
     relay.stop().await;
 }
 

@@ -111,6 +111,63 @@ async fn a_slow_send_is_leased_in_the_table_and_delivered_once() {
     assert_eq!(place.got().len(), 3, "each once");
 }
 
+/// The log is read again from a position before events that are delivered and kept. A destination that had them fails now.
+#[tokio::test]
+async fn a_kept_event_that_is_read_again_gets_no_open_delivery() {
+    let outbox = Outbox::new().await;
+    let copy = "SELECT pg_copy_logical_replication_slot('pillarbox_log', 'before')";
+    outbox.pool.execute(copy).await.unwrap();
+    let (one, other) = (Place::fine(), Place::fine());
+    let start = async || {
+        let store = outbox.store().await;
+        let settings = RelaySettings { on_delivered: pillarbox::OnDelivered::Keep, ..impatient() };
+        let relay = Relay::builder(Arc::new(store.clone())).settings(settings);
+        let relay = relay.destination(Destination::new("one", one.clone()).timeout(Duration::from_secs(1)));
+        let relay = relay.destination(Destination::new("other", other.clone()).timeout(Duration::from_secs(1)));
+        super::fixture::Running::start(
+            store,
+            relay.route(pillarbox::Route::new("*", ["one", "other"])).build().unwrap(),
+        )
+    };
+    let relay = start().await;
+    outbox.gate_is(true).await;
+    let ids = outbox.emit(5).await;
+    other.gets(&ids).await;
+    wait_until("they are kept", PATIENCE, async || outbox.rows().await.get("delivered") == Some(&5)).await;
+    relay.stop().await;
+
+    outbox.pool.execute("UPDATE outbox_log SET slot = 'before', confirmed = NULL").await.unwrap();
+    other.now(|_| Err(SendError::unavailable("nobody is there")));
+    let relay = start().await;
+    wait_until("it is asked again", PATIENCE, async || other.asked() > 5).await;
+    outbox.is_drained().await;
+    relay.stop().await;
+    assert_eq!(outbox.rows().await.get("delivered"), Some(&5));
+    let open = "SELECT (SELECT count(*) FROM outbox_delivery), (SELECT count(*) FROM outbox_attempt)";
+    let open: (i64, i64) = sqlx::query_as(open).fetch_one(&outbox.pool).await.unwrap();
+    assert_eq!(open, (0, 0), "deliveries and attempts of events that are delivered");
+}
+
+/// The connection of a dead leader that had begun to insert a large transaction: its host hangs, and so the server keeps it.
+#[tokio::test]
+async fn a_large_transaction_of_a_leader_that_hangs_does_not_block_the_next_one() {
+    let outbox = Outbox::new().await;
+    outbox.relay(&Place::fine()).await.stop().await;
+    let ids = outbox.emit(3000).await;
+    let mut dead = PgConnection::connect(&outbox.server.url()).await.unwrap();
+    let pour = include_str!("../../sql/postgres/log_pour.sql");
+    dead.execute("BEGIN").await.unwrap();
+    sqlx::query(pour).bind(super::fixture::SLOT).execute(&mut dead).await.unwrap();
+    let insert = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, idempotency_key) VALUES ($1, 'Order', '1', \
+                  'order.placed', $1::text)";
+    sqlx::query(insert).bind(ids[7]).execute(&mut dead).await.unwrap();
+    let place = Place::fine();
+    let relay = outbox.relay(&place).await;
+    place.gets(&ids).await;
+    assert!(dead.execute("SELECT 1").await.is_err(), "its connection was ended");
+    relay.stop().await;
+}
+
 #[tokio::test]
 async fn a_large_transaction_is_spilled_whole() {
     let outbox = Outbox::new().await;

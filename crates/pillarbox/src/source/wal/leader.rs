@@ -37,6 +37,8 @@ const SPILL_AGAIN: Duration = Duration::from_millis(500);
 /// The pauses between two looks whether a commit is visible.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LONGEST_LOOK: Duration = Duration::from_millis(50);
+/// The pause after a look that failed.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// The looks without a pause at a commit that comes after a rest. The server sends a commit a moment before others see it, and a
 /// timer's shortest pause is longer than that moment.
 const QUICK_LOOKS: u32 = 8;
@@ -46,7 +48,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Leads, or waits to lead, until the relay stops.
 pub(super) async fn keep_leading(log: Arc<Log>, waker: Waker, mut stop: watch::Receiver<bool>) {
-    let me = Uuid::new_v4();
+    let mut me = Uuid::new_v4();
     let mut told = None;
     loop {
         let began = clock::now();
@@ -58,6 +60,8 @@ pub(super) async fn keep_leading(log: Arc<Log>, waker: Waker, mut stop: watch::R
                 let leading = Leader::new(Arc::clone(&log), lead).run(&waker, &mut stop);
                 if AssertUnwindSafe(leading).catch_unwind().await.is_err() {
                     tracing::error!("reading the log panicked; a relay begins again when the lease is over");
+                    // As after a death: what it was sending is waited for, and the event that it fell over is found.
+                    me = Uuid::new_v4();
                 }
                 log.end_lead();
             }
@@ -267,6 +271,10 @@ impl Leader {
         }
         // Its transaction comes again.
         self.partial = None;
+        // An error may have come before the look at what had arrived.
+        if self.look_at.is_none() && self.log.ledger().hidden_since().is_some() {
+            self.plan_look();
+        }
         // After a crash the server gives the numbers of transactions that were not written to others.
         self.snapshot = Snapshot::default();
         self.wait_to_connect();
@@ -367,7 +375,11 @@ impl Leader {
                 Some(snapshot) => self.snapshot = snapshot,
                 None => tracing::error!(text, "a snapshot cannot be read"),
             },
-            Err(error) => tracing::warn!(%error, "reading which transactions are visible failed"),
+            Err(error) => {
+                tracing::warn!(%error, "reading which transactions are visible failed");
+                self.look_at = Some(clock::now() + LOOK_AGAIN);
+                return;
+            }
         }
         let now = clock::now();
         self.looked_at = Some(now);

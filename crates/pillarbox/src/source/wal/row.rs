@@ -16,9 +16,9 @@ use crate::store::postgres::lsn::Lsn;
 use crate::store::postgres::{OutboxTable, ROW_ID};
 use crate::trace::{SpanContext, TRACEPARENT};
 
-/// The types of columns whose text has a meaning, by their ids in every server's catalog.
 /// The longest payload of a row. The type `jsonb` cannot hold twice as much, and a row that cannot be spilled would hold up the log.
 const LARGEST: usize = 128 * 1024 * 1024;
+/// The types of columns whose text has a meaning, by their ids in every server's catalog.
 const BYTEA: u32 = 17;
 const NUMBERS: [u32; 2] = [20, 23];
 

@@ -19,7 +19,7 @@ use crate::error::StoreError;
 sql_folder! {
     /// The statements of the log's reader.
     LOG: LogSql = "postgres" {
-        log_beat, log_enabled, log_fence, log_lead, log_leave, log_position, log_slot, log_snapshot,
+        log_beat, log_enabled, log_fence, log_lead, log_leave, log_position, log_pour, log_slot, log_snapshot,
         log_spill, log_timeline,
     }
 }

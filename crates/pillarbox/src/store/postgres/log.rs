@@ -8,6 +8,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::error::Error;
+use super::lsn::Lsn;
 use super::moment::Moment;
 use super::outbox_table::OutboxTable;
 use super::statement::PgRow;
@@ -200,10 +201,28 @@ impl PostgresStore {
 }
 
 impl LogStatus {
+    /// Returns whether the slot has everything behind the confirmed position. If not, events in the log may be lost, and only
+    /// [`PostgresStore::log_disable_now`] removes the log.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.has_slot && self.wal_status.as_deref() != Some("lost") && !self.has_moved()
+    }
+
+    /// Returns whether the slot begins behind the confirmed position: it was created again, or moved by another program. A leader that
+    /// streams it stores each position before it moves the slot.
+    fn has_moved(&self) -> bool {
+        let position = |text: &Option<String>| text.as_deref().and_then(|text| text.parse::<Lsn>().ok());
+        let moved = position(&self.flushed)
+            .zip(position(&self.confirmed))
+            .is_some_and(|(flushed, confirmed)| flushed > confirmed);
+        // Both are read in one statement, but not at one moment, and a leader that streams moves both.
+        moved && !self.is_active
+    }
+
     /// Returns the state for people.
     pub(super) fn view(self) -> LogView {
         let bytes = |bytes: i64| u64::try_from(bytes).unwrap_or_default();
-        let is_whole = self.has_slot && self.wal_status.as_deref() != Some("lost");
+        let is_whole = self.is_whole();
         let reason = match (self.is_here, self.wal_level.as_str()) {
             (_, level) if level != "logical" => format!("wal_level is {level}"),
             (false, _) => "the server was promoted, and no relay has read it since".to_owned(),

@@ -16,7 +16,6 @@ use super::lead::{LOG, Lead};
 use super::link::{Link, Tx};
 use super::lsn::Lsn;
 use super::settle::Fence;
-use super::statement::Runs;
 use super::{PostgresStore, database};
 use crate::delivery::Change;
 use crate::error::StoreError;
@@ -86,10 +85,11 @@ impl PostgresStore {
 
     /// Begins to spill a transaction that is too large for memory. Its events are inserted as they arrive, and are visible and due
     /// when its end has arrived.
-    pub(crate) async fn log_pour(&self) -> Result<Pour, StoreError> {
+    pub(crate) async fn log_pour(&self, lead: &Lead) -> Result<Pour, StoreError> {
         let begun = async {
             let mut tx = self.pool.begin().await?;
             tx.run(LONG_IDLE).await?;
+            self.schema.query(LOG.log_pour).bind(lead.slot.as_str()).execute(&mut *tx).await?;
             Ok::<_, Error>(Pour { tx })
         };
         begun.await.map_err(database("spilling a large transaction of the log"))
@@ -134,23 +134,24 @@ impl PostgresStore {
     }
 
     async fn insert_settled(&self, tx: &mut Link, settlements: &[&Settlement]) -> Result<(), Error> {
-        self.insert_rows(tx, settlements.iter().map(|settlement| Row::settled(settlement)).collect()).await?;
-        let all: HashSet<Uuid> = settlements.iter().map(|settlement| settlement.ticket().id).collect();
-        self.settle_deliveries(tx, settlements, &all).await?;
-        self.settle_attempts(tx, settlements, &all).await
+        let inserted =
+            self.insert_rows(tx, settlements.iter().map(|settlement| Row::settled(settlement)).collect()).await?;
+        self.settle_deliveries(tx, settlements, &inserted).await?;
+        self.settle_attempts(tx, settlements, &inserted).await
     }
 
     async fn insert_log(&self, tx: &mut Link, forms: &[&Form]) -> Result<(), Error> {
-        self.insert_rows(tx, forms.iter().map(|form| form.row()).collect()).await?;
+        let inserted = self.insert_rows(tx, forms.iter().map(|form| form.row()).collect()).await?;
         let settled: Vec<&Settlement> = forms.iter().filter_map(|form| form.settlement()).collect();
-        let all: HashSet<Uuid> = settled.iter().map(|settlement| settlement.ticket().id).collect();
-        self.settle_deliveries(tx, &settled, &all).await?;
-        self.settle_attempts(tx, &settled, &all).await
+        self.settle_deliveries(tx, &settled, &inserted).await?;
+        self.settle_attempts(tx, &settled, &inserted).await
     }
 
-    async fn insert_rows(&self, tx: &mut Link, rows: Vec<Row<'_>>) -> Result<(), Error> {
+    /// Returns the ids of the rows that did not exist. What is known of an existing row's deliveries is its own: the event may be
+    /// delivered by now.
+    async fn insert_rows(&self, tx: &mut Link, rows: Vec<Row<'_>>) -> Result<HashSet<Uuid>, Error> {
         if rows.is_empty() {
-            return Ok(());
+            return Ok(HashSet::new());
         }
         macro_rules! column {
             ($row:ident => $value:expr) => {
@@ -161,7 +162,7 @@ impl PostgresStore {
             column!(row => (!row.event.headers.is_empty()).then(|| serde_json::json!(row.event.headers).to_string()));
         let query = self
             .schema
-            .query(LOG.log_spill)
+            .query_scalar::<Uuid>(LOG.log_spill)
             .bind(column!(row => row.event.id))
             .bind(column!(row => row.event.aggregate_type.as_str()))
             .bind(column!(row => row.event.aggregate_id.as_str()))
@@ -176,7 +177,7 @@ impl PostgresStore {
             .bind(column!(row => row.written.parked_on))
             .bind(column!(row => row.written.error.as_ref()))
             .bind(column!(row => row.token));
-        tx.done(query.into_query()).await.map(drop)
+        Ok(query.fetch_all(tx).await?.into_iter().collect())
     }
 }
 

@@ -26,6 +26,13 @@ pub(super) fn check(slot: &Slot, lead: &Lead, table: Option<&OutboxTable>) -> Re
     if matches!(slot.wal_status.as_deref(), Some("lost")) {
         return Err(format!("the replication slot {name} has lost its log: {}", risk(&slot.end.to_string())));
     }
+    if let Some(confirmed) = slot.confirmed.filter(|confirmed| *confirmed > slot.end) {
+        return Err(format!(
+            "the log ends at {}, before the stored position {confirmed}: the server was restored to an earlier state; rows and events since then \
+             are lost or are in the log unread; compare{rows}, then disable and enable the log",
+            slot.end
+        ));
+    }
     match (slot.flushed, slot.confirmed) {
         // Only this program moves the slot, and stores its position before.
         (Some(flushed), Some(confirmed)) if flushed > confirmed => {
@@ -37,5 +44,57 @@ pub(super) fn check(slot: &Slot, lead: &Lead, table: Option<&OutboxTable>) -> Re
             Err(format!("the replication slot {name} {why}: {}", risk(&flushed.to_string())))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::postgres::lsn::Lsn;
+
+    fn slot() -> Slot {
+        Slot {
+            exists: true,
+            wal_status: Some("reserved".to_owned()),
+            flushed: Some(Lsn(100)),
+            confirmed: Some(Lsn(200)),
+            end: Lsn(300),
+            wal_level: "logical".to_owned(),
+            was_streamed: false,
+            system: None,
+            synced: false,
+            is_synchronous: false,
+        }
+    }
+
+    fn lead() -> Lead {
+        Lead {
+            leader: uuid::Uuid::nil(),
+            epoch: 1,
+            secret: String::new(),
+            slot: "shop".to_owned(),
+            publication: "shop".to_owned(),
+            timeline: "00000001".to_owned(),
+            after_a_death: false,
+        }
+    }
+
+    #[test]
+    fn a_slot_that_does_not_have_everything_is_refused() {
+        assert_eq!(check(&slot(), &lead(), None), Ok(()));
+        let cases = [
+            (Slot { wal_level: "replica".to_owned(), ..slot() }, "wal_level is replica"),
+            (Slot { exists: false, ..slot() }, "does not exist: events that were committed between 0/C8 and 0/12C"),
+            (Slot { wal_status: Some("lost".to_owned()), ..slot() }, "has lost its log"),
+            (Slot { flushed: Some(Lsn(201)), ..slot() }, "was created again or moved"),
+            (Slot { flushed: Some(Lsn(201)), synced: true, ..slot() }, "came to this server, a promoted standby"),
+            // The storage of the server was set back.
+            (Slot { end: Lsn(150), ..slot() }, "the log ends at 0/96, before the stored position 0/C8"),
+            (Slot { is_synchronous: true, ..slot() }, "synchronous_standby_names"),
+        ];
+        for (slot, text) in cases {
+            let refused = check(&slot, &lead(), None).unwrap_err();
+            assert!(refused.contains(text), "{refused}");
+        }
     }
 }

@@ -169,7 +169,7 @@ impl Leader {
                 // Events get their places in the order as they are inserted, and those in the ledger were committed before.
                 self.empty_ledger().await?;
             }
-            let pour = self.log.store.log_pour().await?;
+            let pour = self.log.store.log_pour(&self.lead).await?;
             if let Some(partial) = &mut self.partial {
                 partial.pour = Some(pour);
             }
@@ -188,6 +188,9 @@ impl Leader {
         let Some(partial) = self.partial.take() else { return Ok(()) };
         let Some(pour) = partial.pour else { return Ok(()) };
         while !self.snapshot.sees(partial.xid) {
+            if !self.log.is_current(&self.lead) {
+                return Ok(());
+            }
             self.see().await?;
             if !self.snapshot.sees(partial.xid) {
                 tokio::time::sleep(LOOK).await;
@@ -231,6 +234,9 @@ impl Leader {
     /// Spills everything before the transaction that is arriving, as soon as it is visible. Returns false if this relay no longer leads.
     async fn empty_ledger(&mut self) -> Result<bool, StoreError> {
         while self.log.ledger().hidden_since().is_some() {
+            if !self.log.is_current(&self.lead) {
+                return Ok(false);
+            }
             self.see().await?;
             if self.log.ledger().hidden_since().is_some() {
                 tokio::time::sleep(LOOK).await;

@@ -46,11 +46,15 @@ impl PostgresStore {
     /// the database returns an error.
     pub async fn log_disable(&self, waiting: &mut (dyn FnMut(LogWait) + Send)) -> Result<bool, LogError> {
         let Some(status) = self.log_status().await? else { return Ok(false) };
-        if !status.has_slot || status.wal_status.as_deref() == Some("lost") {
-            let gone = if status.has_slot { "is lost" } else { "is gone" };
+        if !status.is_whole() {
+            let gone = match (status.has_slot, status.wal_status.as_deref()) {
+                (false, _) => "is gone",
+                (true, Some("lost")) => "is lost",
+                (true, _) => "was created again or moved by another program",
+            };
             return Err(LogError::Refused(format!(
-                "the replication slot {} {gone}, and the events behind {} that were in the log with it; remove the rest with `pillarbox wal \
-                 disable --force`",
+                "the replication slot {} {gone}, and the events behind {} that were in the log may be lost with it; remove the rest with \
+                 `pillarbox wal disable --force --yes`",
                 status.slot,
                 status.confirmed.as_deref().unwrap_or("its beginning")
             )));

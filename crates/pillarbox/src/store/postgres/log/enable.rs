@@ -143,11 +143,11 @@ impl LogStatus {
             }
             Self { has_slot: false, .. } => {
                 "the log is enabled, but its replication slot is gone, and what was in the log with it; look at `pillarbox wal status`, run \
-                 `pillarbox wal disable --force`, then enable it again"
+                 `pillarbox wal disable --force --yes`, then enable it again"
             }
             Self { wal_status: Some(status), .. } if status == "lost" => {
                 "the log is enabled, but its replication slot is lost, and what was in the log with it; look at `pillarbox wal status`, run \
-                 `pillarbox wal disable --force`, then enable it again"
+                 `pillarbox wal disable --force --yes`, then enable it again"
             }
             _ => return Ok(self),
         };

@@ -62,17 +62,24 @@ impl LogStatus {
         let at_risk = format!("events in the log behind {from} may be lost");
         let fix = match self.tables.first() {
             None => {
-                "compare with the application's data; then `pillarbox wal disable --force` and `pillarbox wal enable`"
+                "compare with the application's data; then `pillarbox wal disable --force --yes` and `pillarbox wal enable`"
                     .to_owned()
             }
             Some(table) => format!(
-                "compare with the application's data and the rows that are left in {table}; then `pillarbox wal disable --force` and `pillarbox \
-                 wal enable --table {table}`"
+                "compare with the application's data and the rows that are left in {table}; then `pillarbox wal disable --force --yes` and \
+                 `pillarbox wal enable --table {table}`"
             ),
         };
         let status = self.wal_status.as_deref();
         if !self.has_slot {
             return Some(Finding::bad(ABOUT, format!("the replication slot {slot} does not exist; {at_risk}"), fix));
+        }
+        if self.has_moved() {
+            let to = self.flushed.as_deref().unwrap_or_default();
+            let found = format!(
+                "the replication slot {slot} was created again or moved by another program; events in the log between {from} and {to} may be lost"
+            );
+            return Some(Finding::bad(ABOUT, found, fix));
         }
         match status {
             Some("lost") => {
@@ -332,6 +339,11 @@ mod tests {
                 },
                 Level::Bad,
                 "the replication slot s is lost: the server has invalidated it (idle_timeout); events in the log behind 0/16B3748",
+            ),
+            (
+                LogStatus { flushed: Some("0/16B4000".to_owned()), is_active: false, ..good() },
+                Level::Bad,
+                "created again or moved by another program; events in the log between 0/16B3748 and 0/16B4000 may be lost",
             ),
             (LogStatus { wal_status: Some("unreserved".to_owned()), ..good() }, Level::Bad, "about to be lost"),
             (LogStatus { keep_bytes: None, ..good() }, Level::Bad, "max_slot_wal_keep_size is -1"),
