@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context;
-use pillarbox::store::{Finding, RelayView};
+use pillarbox::store::{Finding, Level, RelayView};
 
 use super::Session;
 use crate::config::database::Database;
@@ -16,26 +16,40 @@ use crate::store::{Missing, Opened};
 const PATIENCE: Duration = Duration::from_secs(3);
 const FIX: &str = "give all relays the same [destinations] and [[routes]], and restart them";
 
-/// Returns a remark if live relays have other routes or destinations than the configuration. `None` also if the outbox does
-/// not exist yet.
+/// Returns remarks on live relays that have other routes or destinations than the configuration, and on a log that the relay could
+/// not read. None if the outbox does not exist yet.
 ///
 /// # Errors
 /// Fails if the database cannot be read.
-pub(super) async fn compare(session: &Session) -> anyhow::Result<Option<String>> {
+pub(super) async fn compare(session: &Session) -> anyhow::Result<Vec<String>> {
     let database = &session.settings.database;
     let is_new = matches!(database, Database::Sqlite { path } if !path.exists());
     // Relays that also read the log work on the same tables, beside relays that do not. Relays of django-celery-outbox's tables
     // write no heartbeats.
     if is_new || session.settings.source.kind == SourceKind::DjangoCeleryOutbox {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    let relays = async {
+    let looks = async {
         let opened = Opened::checked(database, Missing::Refuse).await?;
-        anyhow::Ok(opened.inspect().relays().await?)
+        anyhow::Ok((opened.inspect().relays().await?, of_log(&opened, session).await?))
     };
-    let relays =
-        tokio::time::timeout(PATIENCE, relays).await.with_context(|| format!("no response within {PATIENCE:?}"))??;
-    Ok(others(&relays, &session.settings.digest()).map(|others| format!("{others}; {FIX}")))
+    let (relays, mut remarks) =
+        tokio::time::timeout(PATIENCE, looks).await.with_context(|| format!("no response within {PATIENCE:?}"))??;
+    remarks.extend(others(&relays, &session.settings.digest()).map(|others| format!("{others}; {FIX}")));
+    Ok(remarks)
+}
+
+/// Returns what keeps a relay from reading the log, if the configuration says that it does.
+async fn of_log(opened: &Opened, session: &Session) -> anyhow::Result<Vec<String>> {
+    let source = &session.settings.source;
+    let (Opened::Postgres(store), SourceKind::Wal) = (opened, source.kind) else { return Ok(Vec::new()) };
+    let mut findings: Vec<Finding> = store.log_disabled().await?.into_iter().collect();
+    if let Some(mut status) = store.log_status().await? {
+        // The relay is about to be started.
+        status.is_led = true;
+        findings.extend(status.findings().into_iter().filter(|finding| finding.level == Level::Bad));
+    }
+    Ok(findings.into_iter().map(|finding| format!("{}; {}", finding.found, finding.fix)).collect())
 }
 
 /// Checks that live relays agree with each other and with the configuration.
