@@ -13,7 +13,7 @@ test: ## everything that must pass: format, lints, tests and doc tests, on priva
 	@scripts/setup
 	@scripts/test
 
-test-long: ## hours of simulation, torture in nineteen variants and failover: make test-long KILLS=200
+test-long: ## hours of simulation, torture in twenty variants and failover: make test-long KILLS=200
 	@scripts/setup
 	@KILLS=$(KILLS) FAILOVERS=$(FAILOVERS) scripts/test-long
 

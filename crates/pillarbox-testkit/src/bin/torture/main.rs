@@ -119,6 +119,11 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
+/// Returns how producers write.
+fn habits(arguments: &Arguments) -> Habits {
+    Habits { order: arguments.order, fan_out: arguments.fan_out, large: arguments.source == Source::Wal }
+}
+
 async fn torture(kind: Kind, seed: u64, arguments: &Arguments, program: &std::path::Path) -> Result<Verdict> {
     let began = Instant::now();
     let dir = tempfile::tempdir()?;
@@ -134,8 +139,7 @@ async fn torture(kind: Kind, seed: u64, arguments: &Arguments, program: &std::pa
         NumberedRelay { number, program: Program::start(command) }
     };
 
-    let producers =
-        Producers::start(&database.outbox(), seed, Habits { order: arguments.order, fan_out: arguments.fan_out });
+    let producers = Producers::start(&database.outbox(), seed, habits(arguments));
     let relays = (0..arguments.relays).map(|_| start_relay()).collect();
     let mut chaos = Chaos::new(seed, receivers, relays, arguments.source);
     if arguments.fan_out {

@@ -20,6 +20,9 @@ pub(crate) const POISON: &str = ".poison";
 /// The prefix of event types that go to both receivers.
 pub(crate) const SHARED: &str = "shared";
 
+/// The number of events of a large transaction: a leader of the log inserts it into the table while it arrives.
+const LARGE: usize = 3000;
+
 /// The number of aggregates per producer when order is kept.
 const AGGREGATES: u64 = 8;
 
@@ -43,6 +46,8 @@ pub(crate) struct Habits {
     pub(crate) order: bool,
     /// Whether half of the events are for both receivers.
     pub(crate) fan_out: bool,
+    /// Whether a few transactions are large.
+    pub(crate) large: bool,
 }
 
 impl Producers {
@@ -53,7 +58,7 @@ impl Producers {
                 let random = StdRng::seed_from_u64(seed ^ (number + 1));
                 let own = number * AGGREGATES..(number + 1) * AGGREGATES;
                 let aggregates = if habits.order { own } else { 0..u64::MAX };
-                tokio::spawn(produce(outbox.clone(), random, aggregates, habits.fan_out, Arc::clone(&stop)))
+                tokio::spawn(produce(outbox.clone(), random, aggregates, habits, Arc::clone(&stop)))
             })
             .collect();
         Self { stop, tasks }
@@ -76,12 +81,14 @@ async fn produce(
     outbox: Outbox,
     mut random: StdRng,
     aggregates: Range<u64>,
-    fan_out: bool,
+    habits: Habits,
     stop: Arc<AtomicBool>,
 ) -> Emitted {
     let mut emitted = Emitted::default();
     while !stop.load(Ordering::Relaxed) {
-        let types: Vec<String> = (0..random.random_range(1..=5)).map(|_| event_type(&mut random, fan_out)).collect();
+        let is_large = habits.large && random.random_bool(0.003);
+        let count = if is_large { LARGE } else { random.random_range(1..=5) };
+        let types: Vec<String> = (0..count).map(|_| event_type(&mut random, habits.fan_out)).collect();
         let events = types.iter().map(|event_type| {
             let aggregate = random.random_range(aggregates.clone());
             Event::new("Order", aggregate, event_type).repeatable().payload([random.random::<u32>()])
