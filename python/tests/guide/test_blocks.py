@@ -47,7 +47,7 @@ FRAGMENTS = {
 }
 """Blocks that continue another one, by their beginning, and what stands before them."""
 NOT_CONFIGURATION = {"docs/start/rust.md": "[dependencies]"}
-"""A manifest of Cargo: examples/outside has the same, and is built."""
+"""A manifest of Cargo: it has the dependencies of examples/outside, which is built."""
 VARIABLES = {
     "AMQP_URL": "amqp://guest:guest@127.0.0.1/",
     "BILLING_SECRET": SECRET,
@@ -72,7 +72,9 @@ def test_configurations_are_valid(block, tmp_path: Path) -> None:
     page = PAGES[block.page]
     code = page.included(block.code)
     if code.startswith(NOT_CONFIGURATION.get(block.page, "\0")):
-        tomllib.loads(code)
+        built = tomllib.loads((ROOT / "examples/outside/Cargo.toml").read_text())["dependencies"]
+        needed = {name: needs for name, needs in built.items() if not (isinstance(needs, dict) and needs.get("optional"))}
+        assert {**tomllib.loads(code)["dependencies"], "pillarbox": needed["pillarbox"]} == needed
         return
     beginning, before = FRAGMENTS.get(block.page, ("\0", ""))
     code = before + code if code.startswith(beginning) else code
