@@ -73,7 +73,9 @@ def test_configurations_are_valid(block, tmp_path: Path) -> None:
     code = page.included(block.code)
     if code.startswith(NOT_CONFIGURATION.get(block.page, "\0")):
         built = tomllib.loads((ROOT / "examples/outside/Cargo.toml").read_text())["dependencies"]
-        needed = {name: needs for name, needs in built.items() if not (isinstance(needs, dict) and needs.get("optional"))}
+        needed = {
+            name: needs for name, needs in built.items() if not (isinstance(needs, dict) and needs.get("optional"))
+        }
         assert {**tomllib.loads(code)["dependencies"], "pillarbox": needed["pillarbox"]} == needed
         return
     beginning, before = FRAGMENTS.get(block.page, ("\0", ""))
