@@ -206,7 +206,7 @@ fn order(one: &Number, other: &Number) -> Option<Ordering> {
 }
 
 /// Returns a number of characters, items or properties. `3.0` is one, too.
-fn count(value: &Value) -> Option<u64> {
+pub(super) fn count(value: &Value) -> Option<u64> {
     let whole = |number: f64| (number.fract() == 0.0 && (0.0..1e15).contains(&number)).then_some(number as u64);
     value.as_u64().or_else(|| value.as_f64().and_then(whole))
 }

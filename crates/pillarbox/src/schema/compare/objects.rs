@@ -71,7 +71,7 @@ impl<'a> Proof<'_, 'a> {
             }
         }
         let rest = writer.undeclared();
-        let none = self.declared_only && writer.knows_nothing_of("");
+        let none = self.declared_only && writer.knows_all();
         if !none && !self.quietly(|proof| proof.covers_inside(rest, node)) {
             let what =
                 format!("{wide} allows properties that it does not declare, and {narrow} does not allow all of them");

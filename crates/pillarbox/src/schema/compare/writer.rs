@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Number, Value, json};
 
+use super::keywords::count;
 use super::proof::Side;
 
 pub(super) type Object = Map<String, Value>;
@@ -46,6 +47,21 @@ pub(super) fn types_of(keyword: Option<&Value>) -> Types {
         None => ANY,
         Some(Value::Array(names)) => names.iter().fold(0, |types, name| types | named(name)),
         Some(name) => named(name),
+    }
+}
+
+/// Returns the types that a value may be of. A float without a fraction is an integer to validators; a large one may have lost its
+/// fraction.
+fn types_of_value(value: &Value) -> Types {
+    match value {
+        Value::Null => 1,
+        Value::Bool(_) => 0b10,
+        Value::Number(number) if number.is_i64() || number.is_u64() => INTEGER,
+        Value::Number(number) if number.as_f64().is_some_and(|number| number.fract() != 0.0) => NUMBERS & !INTEGER,
+        Value::Number(_) => NUMBERS,
+        Value::String(_) => STRING,
+        Value::Array(_) => ARRAY,
+        Value::Object(_) => OBJECT,
     }
 }
 
@@ -135,20 +151,19 @@ impl<'a> Writer<'a> {
         self.each(key).filter_map(|value| if let Value::Number(number) = value { Some(number) } else { None })
     }
 
-    /// Returns a list that has all values, if there is one. It may have more than are allowed.
+    /// Returns a list that has all values, if there is one. It may have more than are allowed, but none of another type.
     pub(super) fn values(&self) -> Option<Vec<&'a Value>> {
         static FEW: LazyLock<[Value; 3]> = LazyLock::new(|| [Value::Null, false.into(), true.into()]);
-        if let Some(only) = self.each("const").next() {
-            return Some(vec![only]);
-        }
-        if let Some(Value::Array(values)) = self.each("enum").next() {
-            return Some(values.iter().collect());
-        }
-        if self.types() & !NULL_OR_BOOLEAN != 0 {
+        let listed = if let Some(only) = self.each("const").next() {
+            std::slice::from_ref(only)
+        } else if let Some(Value::Array(values)) = self.each("enum").next() {
+            values
+        } else if self.types() & !NULL_OR_BOOLEAN == 0 {
+            FEW.as_slice()
+        } else {
             return None;
-        }
-        let is_allowed = |value: &&Value| self.may_be(if value.is_null() { 1 } else { 0b10 });
-        Some(FEW.iter().filter(is_allowed).collect())
+        };
+        Some(listed.iter().filter(|value| self.may_be(types_of_value(value))).collect())
     }
 
     pub(super) fn required(&self) -> BTreeSet<&'a str> {
@@ -174,22 +189,47 @@ impl<'a> Writer<'a> {
         self.each("additionalProperties").collect()
     }
 
-    /// Returns whether a value of the schema can only have this property if it is declared somewhere else.
+    /// Returns the names of properties that values have or may have because a keyword says so, declared or not.
+    fn named(&self) -> BTreeSet<&'a str> {
+        let dependent = self.each("dependentRequired").filter_map(Value::as_object).flatten();
+        let names = dependent.flat_map(|(name, needed)| {
+            let needed = needed.as_array().into_iter().flatten().filter_map(Value::as_str);
+            needed.chain([name.as_str()])
+        });
+        names.chain(self.required()).collect()
+    }
+
+    /// Returns whether the schema does not mention this property: under `declared_only`, no value has it.
     pub(super) fn knows_nothing_of(&self, name: &str) -> bool {
-        const ELSEWHERE: [&str; 9] = [
+        !self.is_open() && !self.declared().contains(name) && !self.named().contains(name)
+    }
+
+    /// Returns whether all properties that the schema mentions are declared: under `declared_only`, values have no others.
+    pub(super) fn knows_all(&self) -> bool {
+        !self.is_open() && self.named().is_subset(&self.declared())
+    }
+
+    /// Returns whether properties may be declared somewhere else, or values are maps: they must have more properties than are
+    /// mentioned, or names of a form.
+    fn is_open(&self) -> bool {
+        const ELSEWHERE: [&str; 11] = [
             "additionalProperties",
             "anyOf",
+            "dependencies",
             "dependentSchemas",
             "else",
             "if",
             "not",
             "oneOf",
+            "propertyNames",
             "then",
             "unevaluatedProperties",
         ];
         let elsewhere =
             |object: &&Object| has_patterns(object) || ELSEWHERE.iter().any(|key| object.contains_key(*key));
-        !self.is_partial && !self.all.iter().any(elsewhere) && !self.declared().contains(name)
+        let mentioned = self.declared().union(&self.named()).count() as u64;
+        let is_map = self.each("minProperties").filter_map(count).any(|least| least > mentioned);
+        self.is_partial || is_map || self.all.iter().any(elsewhere)
     }
 
     /// Returns what is known of the item at a position.
