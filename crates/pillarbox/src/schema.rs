@@ -252,6 +252,17 @@ mod tests {
     }
 
     #[test]
+    fn formats_are_checked_only_in_older_drafts() {
+        let check = |draft: &str| {
+            let schema = json!({ "$schema": draft, "format": "date" });
+            Schemas::new().with("*", "a.json", &schema).unwrap().check_payload("x", r#""no date""#)
+        };
+        assert_eq!(check("https://json-schema.org/draft/2020-12/schema"), Ok(()));
+        assert_eq!(check("https://json-schema.org/draft/2019-09/schema"), Ok(()));
+        assert!(check("http://json-schema.org/draft-07/schema#").is_err());
+    }
+
+    #[test]
     fn a_pattern_cannot_keep_the_relay_busy() {
         let schemas = Schemas::new().with("*", "a.json", &json!({ "pattern": "^(?=(a+)+$)(a+)+$" })).unwrap();
         let payload = format!("{:?}", "a".repeat(40) + "b");

@@ -72,8 +72,9 @@ impl Comparison {
 
 /// Compares two versions of a schema (draft 2020-12).
 ///
-/// With `declared_only`, payloads are assumed to have no property that their own schema does not declare. Without it, a schema
-/// that does not set `additionalProperties` to false allows any value there, so that a new optional property is incompatible.
+/// With `declared_only`, payloads are assumed to have no property that their own schema neither declares nor requires. Without
+/// it, a schema that does not set `additionalProperties` to false allows any value there, so that a new optional property is
+/// incompatible.
 ///
 /// # Errors
 /// If one of them is no valid schema. It is called OLD or NEW.
@@ -95,11 +96,20 @@ pub fn compare(old: &Value, new: &Value, mode: Mode, declared_only: bool) -> Res
     Ok(Comparison { differences })
 }
 
-/// Asks the crate `jsonschema` for a second proof. It is asked only where [`Proof`] cannot tell.
+/// Asks the crate `jsonschema` for a second proof. It is asked only where [`Proof`] cannot tell. The relay does not check `format`,
+/// and a consumer may: the answer must be the same for both.
 fn contains(reader: &Value, writer: &Value) -> Containment {
-    let canonical = |schema| canonical::options().offline().should_validate_formats(true).canonicalize(schema).ok();
-    let answer = || canonical(reader)?.covers(&canonical(writer)?).ok();
-    catch_unwind(AssertUnwindSafe(answer)).ok().flatten().unwrap_or(Containment::Unknown)
+    let asked = |formats| {
+        let canonical =
+            |schema| canonical::options().offline().should_validate_formats(formats).canonicalize(schema).ok();
+        let answer = || canonical(reader)?.covers(&canonical(writer)?).ok();
+        catch_unwind(AssertUnwindSafe(answer)).ok().flatten().unwrap_or(Containment::Unknown)
+    };
+    match (asked(true), asked(false)) {
+        (Containment::Yes, Containment::Yes) => Containment::Yes,
+        (Containment::No, Containment::No) => Containment::No,
+        _ => Containment::Unknown,
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::objects::is_forbidden;
-use super::proof::{Node, Proof};
+use super::proof::{Node, Proof, Validity};
 use super::writer::{Object, Writer};
 
 impl<'a> Proof<'_, 'a> {
@@ -57,8 +57,7 @@ impl<'a> Proof<'_, 'a> {
             return true;
         }
         if let Some(values) = writer.values() {
-            let validator = self.reader.validator(&node.at);
-            return validator.is_some_and(|validator| values.iter().all(|value| !validator.is_valid(value)));
+            return values.iter().all(|value| self.reader.validity(&node.at, value) == Some(Validity::Invalid));
         }
         let reader = Writer::of(self.reader, [node.schema]);
         if reader.is_never() || writer.types() & reader.types() == 0 {

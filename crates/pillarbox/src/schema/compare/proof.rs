@@ -2,12 +2,12 @@
 
 use std::cell::Cell;
 
-use jsonschema::{Validator, ValidatorMap};
+use jsonschema::ValidatorMap;
 use serde_json::Value;
 
 use super::writer::{Object, Writer, address};
 use super::{Difference, Mode};
-use crate::schema::{InvalidSchema, compile};
+use crate::schema::{InvalidSchema, compile, options};
 
 /// The most steps of a proof. Real schemas need some hundreds.
 const STEPS: usize = 50_000;
@@ -17,19 +17,28 @@ const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 pub(super) struct Side<'a> {
     pub(super) name: &'static str,
     pub(super) root: &'a Value,
-    validators: ValidatorMap,
+    /// Without `format`, as the relay validates, and with it, as a consumer may.
+    validators: [ValidatorMap; 2],
+}
+
+/// Whether a schema allows a value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Validity {
+    Valid,
+    Invalid,
+    /// It depends on whether `format` is checked.
+    ByFormat,
 }
 
 impl<'a> Side<'a> {
     pub(super) fn new(name: &'static str, root: &'a Value) -> Result<Self, InvalidSchema> {
         let invalid = |what| InvalidSchema { name: name.to_owned(), what };
         compile(root).map_err(invalid)?;
-        let validators = jsonschema::options()
-            .offline()
-            .should_validate_formats(true)
-            .build_map(root)
-            .map_err(|error| InvalidSchema { name: name.to_owned(), what: error.to_string() })?;
-        Ok(Self { name, root, validators })
+        let validators = |formats| {
+            let map = options().should_validate_formats(formats).build_map(root);
+            map.map_err(|error| invalid(error.to_string()))
+        };
+        Ok(Self { name, root, validators: [validators(false)?, validators(true)?] })
     }
 
     fn is_comparable(&self) -> bool {
@@ -48,9 +57,14 @@ impl<'a> Side<'a> {
         self.root.pointer(pointer)
     }
 
-    /// Returns the validator of the schema at this place.
-    pub(super) fn validator(&self, at: &str) -> Option<&Validator> {
-        self.validators.get(at)
+    /// Returns whether the schema at this place allows a value. `None` if the place has no validator.
+    pub(super) fn validity(&self, at: &str, value: &Value) -> Option<Validity> {
+        let [plain, with_formats] = &self.validators;
+        Some(match (plain.get(at)?.is_valid(value), with_formats.get(at)?.is_valid(value)) {
+            (true, true) => Validity::Valid,
+            (false, false) => Validity::Invalid,
+            _ => Validity::ByFormat,
+        })
     }
 }
 
@@ -235,16 +249,29 @@ impl<'p, 'a> Proof<'p, 'a> {
     }
 
     fn covers_values(&mut self, values: &[&'a Value], node: &Node<'a>) -> bool {
-        let Some(validator) = self.reader.validator(&node.at) else {
-            return self.unknown(&node.at, format!("{} has a list of values, and no validator here", self.writer.name));
-        };
-        let refused: Vec<String> =
-            values.iter().filter(|value| !validator.is_valid(value)).map(|value| format!("{value}")).collect();
-        if refused.is_empty() {
-            return true;
-        }
         let (writer, reader) = (self.writer.name, self.reader.name);
-        self.breaks(&node.at, format!("{writer} allows {}, and {reader} does not", refused.join(", ")))
+        let (mut refused, mut unclear) = (Vec::new(), Vec::new());
+        for value in values {
+            match self.reader.validity(&node.at, value) {
+                Some(Validity::Valid) => {}
+                Some(Validity::Invalid) => refused.push(value.to_string()),
+                Some(Validity::ByFormat) => unclear.push(value.to_string()),
+                None => {
+                    return self
+                        .unknown(&node.at, format!("{writer} has a list of values, and {reader} no validator here"));
+                }
+            }
+        }
+        if !refused.is_empty() {
+            let refused = refused.join(", ");
+            return self.breaks(&node.at, format!("{writer} allows {refused}, and {reader} does not"));
+        }
+        unclear.is_empty() || {
+            let unclear = unclear.join(", ");
+            let what =
+                format!("{writer} allows {unclear}, and {reader} does so only with or only without a check of formats");
+            self.unknown(&node.at, what)
+        }
     }
 }
 

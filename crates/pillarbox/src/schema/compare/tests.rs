@@ -88,6 +88,32 @@ fn with_declared_only_a_property_of_an_alternative_is_declared() {
     assert!(!found(&old, &new, Mode::Backward, true).is_empty());
 }
 
+#[test]
+fn a_value_is_allowed_only_if_it_is_with_formats_and_without() {
+    let plain = json!({ "const": "x" });
+    let cases = [
+        json!({ "format": "date" }),
+        json!({ "not": { "format": "date" } }),
+        json!({ "oneOf": [{ "type": "integer" }, { "format": "date" }] }),
+    ];
+    for new in cases {
+        let found = found(&plain, &new, Mode::Backward, false);
+        assert!(!found.is_empty() && found.iter().all(|one| !one.certain), "{new}: {found:?}");
+    }
+    assert!(found(&plain, &json!({ "format": "regex" }), Mode::Backward, false).is_empty());
+}
+
+#[test]
+fn a_list_has_only_values_of_the_types_beside_it() {
+    let of = |types: Value, values: Value| json!({ "type": types, "enum": values });
+    let compatible = |old: &Value, new: Value| found(old, &new, Mode::Backward, false).is_empty();
+    assert!(compatible(&of(json!("integer"), json!([1, 1.5, "a"])), json!({ "maximum": 1, "type": "number" })));
+    // A validator takes 2.0 for an integer, too.
+    assert!(!compatible(&of(json!("integer"), json!([1, 2.0])), json!({ "maximum": 1 })));
+    assert!(!compatible(&of(json!("number"), json!([1, 1.5])), json!({ "maximum": 1 })));
+    assert!(compatible(&of(json!(["object", "null"]), json!([{}, []])), json!({ "type": "object" })));
+}
+
 /// Schemas of small objects, with the keywords that are compared.
 fn schemas() -> impl Strategy<Value = Value> {
     let number = || -2..4_i64;
@@ -103,10 +129,12 @@ fn schemas() -> impl Strategy<Value = Value> {
         (1..4_u64).prop_map(|step| json!({ "type": "number", "multipleOf": step })),
         (size(), prop::bool::ANY)
             .prop_map(|(limit, low)| json!({ "type": "string", if low { "minLength" } else { "maxLength" }: limit })),
-        prop::sample::subsequence(vec![json!(1), json!("a"), json!(null), json!(2), json!("b"), json!(true)], 1..4)
+        prop::sample::subsequence(vec![json!(1), json!("a"), json!(null), json!(2), json!("b"), json!(true), json!("")], 1..4)
             .prop_map(|values| json!({ "enum": values })),
         prop::sample::select(vec![json!(1), json!("a"), json!(1.0), json!(false)]).prop_map(|value| json!({ "const": value })),
         Just(json!({ "pattern": "^a" })),
+        // Some of the strings below have the format, and some do not.
+        prop::sample::select(vec!["json-pointer", "regex", "date"]).prop_map(|format| json!({ "format": format })),
         Just(json!({ "$ref": "#/$defs/one" })),
     ];
     leaf.prop_recursive(3, 24, 4, move |inner| {
@@ -154,6 +182,23 @@ fn schemas() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Schemas of text, with formats in places where they exclude values.
+fn texts() -> impl Strategy<Value = (Value, Value)> {
+    let text = || prop::sample::select(vec!["", "a", "b", "ab", "(", "2026-01-31"]);
+    let leaf = move || {
+        prop_oneof![
+            2 => text().prop_map(|text| json!({ "const": text })),
+            2 => prop::collection::btree_set(text(), 1..4).prop_map(|texts| json!({ "enum": texts })),
+            3 => prop::sample::select(vec!["json-pointer", "regex", "date"]).prop_map(|format| json!({ "format": format })),
+            1 => (0..3_u64).prop_map(|limit| json!({ "type": "string", "maxLength": limit })),
+            1 => Just(json!({ "type": "string" })),
+        ]
+    };
+    let both = move |key: &'static str| (leaf(), leaf()).prop_map(move |(one, other)| json!({ key: [one, other] }));
+    let new = prop_oneof![both("oneOf"), both("anyOf"), both("allOf"), leaf().prop_map(|one| json!({ "not": one }))];
+    (prop_oneof![3 => leaf(), 1 => both("allOf")], new)
+}
+
 /// Small values that the schemas are about.
 fn values() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -161,7 +206,7 @@ fn values() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::from),
         (-3..5_i64).prop_map(Value::from),
         prop::sample::select(vec![0.5, 1.0, 1.5, -0.5]).prop_map(Value::from),
-        prop::sample::select(vec!["", "a", "b", "ab", "abc"]).prop_map(Value::from),
+        prop::sample::select(vec!["", "a", "b", "ab", "abc", "(", "2026-01-31"]).prop_map(Value::from),
     ];
     leaf.prop_recursive(3, 12, 3, |inner| {
         let name = prop::sample::select(vec!["a", "b", "c", "ab", "d"]);
@@ -205,16 +250,30 @@ fn pairs() -> impl Strategy<Value = (Value, Value)> {
 proptest! {
     #[test]
     fn whatever_is_compatible_is_so_for_each_value((old, new) in pairs(), values in prop::collection::vec(values(), 40)) {
-        let Ok(comparison) = compare(&old, &new, Mode::Backward, false) else { return Ok(()) };
-        if comparison.is_compatible() {
-            let (old_one, new_one) = (compile_for_tests(&old), compile_for_tests(&new));
-            for value in values {
-                prop_assert!(!old_one.is_valid(&value) || new_one.is_valid(&value), "{value}\nold {old}\nnew {new}");
-            }
-        }
+        holds_for(&old, &new, &values)?;
+    }
+
+    #[test]
+    fn whatever_is_compatible_is_so_with_formats_and_without((old, new) in texts(), values in prop::collection::vec(values(), 40)) {
+        holds_for(&old, &new, &values)?;
     }
 }
 
-fn compile_for_tests(schema: &Value) -> jsonschema::Validator {
-    jsonschema::options().offline().build(schema).unwrap()
+/// Fails if the schemas are said to be compatible, and one of the values says otherwise.
+fn holds_for(old: &Value, new: &Value, values: &[Value]) -> Result<(), TestCaseError> {
+    let Ok(comparison) = compare(old, new, Mode::Backward, false) else { return Ok(()) };
+    if comparison.is_compatible() {
+        for formats in [false, true] {
+            let (old_one, new_one) = (compile_for_tests(old, formats), compile_for_tests(new, formats));
+            for value in values {
+                let holds = !old_one.is_valid(value) || new_one.is_valid(value);
+                prop_assert!(holds, "{value}, formats {formats}\nold {old}\nnew {new}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn compile_for_tests(schema: &Value, formats: bool) -> jsonschema::Validator {
+    jsonschema::options().offline().should_validate_formats(formats).build(schema).unwrap()
 }
