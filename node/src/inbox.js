@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { InFlight, Never, Refused, RolledBack } from "./errors.js";
 import { Keys } from "./keys.js";
-import { WAIT, checkConsumer, confirm, isId, record } from "./once.js";
+import { WAIT, checkConsumer, confirm, forget, isId, record } from "./once.js";
 import { trouble } from "./statements.js";
 
 // A payload has at most 1 MiB; a CloudEvents envelope is a little larger.
@@ -124,13 +124,14 @@ export class Inbox {
   async #handleOnce(event, handler) {
     const deadline = Date.now() + CONNECT;
     const client = await this.#connect(deadline);
-    let broken;
+    let broken, mark;
     // Without a listener, an error of the connection while the handler runs would end the process.
     const onError = (error) => { broken = error; };
     client.on("error", onError);
     try {
       await before(deadline, client.query("BEGIN"));
-      if (!(await record(client, this.consumer, event.id, this.wait))) {
+      mark = await record(client, this.consumer, event.id, this.wait);
+      if (!mark) {
         await client.query("ROLLBACK");
         return answer(200, "duplicate");
       }
@@ -139,14 +140,27 @@ export class Inbox {
       await commit(client);
       return answer(200, "handled");
     } catch (error) {
-      // What the handler has done to the connection is not known, or it does not respond.
-      if (error instanceof RolledBack || error instanceof TimedOut) broken ??= error;
-      else await before(Date.now() + CONNECT, client.query("ROLLBACK")).catch((lost) => { broken ??= lost; });
+      // A connection that does not respond cannot roll back; the server does.
+      if (error instanceof TimedOut) broken ??= error;
+      else await before(Date.now() + CONNECT, this.#undo(client, event, mark)).catch((lost) => { broken ??= lost; });
+      // What the handler has done to the connection is not known.
+      if (error instanceof RolledBack) broken ??= error;
       if (error instanceof HandlerFailed) error.isLost = broken !== undefined;
       throw error;
     } finally {
       client.off("error", onError);
       client.release(broken !== undefined);
+    }
+  }
+
+  /**
+   * Rolls back. The record of a handler that committed by itself and then failed is deleted: otherwise the next request would be a
+   * duplicate, and the event lost.
+   */
+  async #undo(client, event, mark) {
+    await client.query("ROLLBACK");
+    if (mark && (await forget(client, this.consumer, event.id, mark))) {
+      this.log(`inbox_committed: event ${event.id}: the handler committed by itself and then failed; its record is deleted`);
     }
   }
 

@@ -49,7 +49,7 @@ async function checkTransaction(client) {
   }
 }
 
-/** Records the event; returns false for a duplicate. Throws InFlight. */
+/** Records the event; returns nothing for a duplicate, and otherwise the mark that `forget` knows the row by. Throws InFlight. */
 export async function record(client, consumer, id, wait) {
   await client.query(statements.WAIT, [`${Math.max(1, Math.round(wait))}ms`]);
   let result;
@@ -61,7 +61,7 @@ export async function record(client, consumer, id, wait) {
     throw new InFlight(`the event ${id} is still being handled by another transaction`, { cause: error });
   }
   await client.query(statements.RESTORE);
-  return result.rowCount === 1;
+  return result.rows[0]?.xmin;
 }
 
 /** Throws RolledBack if a commit would not record the event. */
@@ -74,6 +74,13 @@ export async function confirm(client, consumer, id) {
     throw new RolledBack("the handler ignored an error of the database; the transaction cannot be committed", { cause: error });
   }
   if (!found.rowCount) throw new RolledBack("the handler ended the transaction that it was given; the inbox commits it");
+}
+
+/** Deletes the record with this mark if it is there after a rollback, and returns whether it was. */
+export async function forget(client, consumer, id, mark) {
+  const { rowCount } = await client.query(statements.COMMITTED, [consumer, id, mark]);
+  if (rowCount) await client.query(statements.FORGET, [consumer, id, mark]);
+  return rowCount > 0;
 }
 
 /** Creates the table `inbox_event` if it does not exist. */

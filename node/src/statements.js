@@ -8,6 +8,8 @@ export const WAIT = read("wait");
 export const RECORD = read("record");
 export const RESTORE = read("restore");
 export const CONFIRM = read("confirm");
+export const COMMITTED = read("committed");
+export const FORGET = read("forget");
 export const CLEANUP = read("cleanup");
 
 const CONFLICT = new Set(["40001", "40P01"]);

@@ -41,6 +41,16 @@ test("an event is handled once by each consumer", async () => {
   );
 });
 
+test("a handler may be a plain function", async () => {
+  let calls = 0;
+  const handler = () => { calls += 1; };
+  for (const expected of [true, false]) {
+    assert.equal(await inTransaction((client) => once(client, "a", handler, { consumer: "billing" })), expected);
+  }
+  const answer = await new Inbox({ pool, consumer: "billing", keys: `whsec_${"AAAA".repeat(8)}` }).handle({ id: "b" }, handler);
+  assert.deepEqual([answer.status, answer.text, calls], [200, "handled", 2]);
+});
+
 test("a rollback forgets the event", async () => {
   assert.ok(await inTransaction((client) => once(client, "a", nothing, { consumer: "billing" }), "ROLLBACK"));
   assert.ok(await commit("billing", "a"));

@@ -38,19 +38,29 @@ pub trait Database: sqlx::Database + sealed::Sealed {
     #[doc(hidden)]
     fn create(connection: &mut Self::Connection) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 
+    /// Returns nothing for a duplicate, and otherwise the mark that [`forget`](Self::forget) knows the row by.
     #[doc(hidden)]
     fn record(
         connection: &mut Self::Connection,
         consumer: &str,
         id: &str,
         wait: Duration,
-    ) -> impl Future<Output = Result<bool, sqlx::Error>> + Send;
+    ) -> impl Future<Output = Result<Option<String>, sqlx::Error>> + Send;
 
     #[doc(hidden)]
     fn confirm(
         connection: &mut Self::Connection,
         consumer: &str,
         id: &str,
+    ) -> impl Future<Output = Result<bool, sqlx::Error>> + Send;
+
+    /// Deletes the record with this mark if it is there after a rollback, and returns whether it was.
+    #[doc(hidden)]
+    fn forget(
+        connection: &mut Self::Connection,
+        consumer: &str,
+        id: &str,
+        mark: &str,
     ) -> impl Future<Output = Result<bool, sqlx::Error>> + Send;
 
     #[doc(hidden)]

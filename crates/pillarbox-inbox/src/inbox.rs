@@ -90,8 +90,8 @@ impl Inbox {
         Self { max_body, ..self }
     }
 
-    /// Sets how long a duplicate waits for the one that is being handled: 5 seconds by default. On SQLite, the pool's
-    /// `busy_timeout` decides.
+    /// Sets how long a duplicate waits for the one that is being handled: 5 seconds by default. On SQLite, any writer is waited for
+    /// when the transaction begins: for the pool's `busy_timeout`, and for 3 seconds at most.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         Self { wait, ..self }

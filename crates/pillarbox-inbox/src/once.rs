@@ -52,7 +52,7 @@ pub async fn once<DB: Database>(
     if !names::is_consumer(consumer) || !names::is_id(id) {
         return Err(OnceError::Name { consumer: consumer.to_owned(), id: id.to_owned() });
     }
-    record::<DB>(transaction, consumer, id, WAIT).await
+    Ok(record::<DB>(transaction, consumer, id, WAIT).await?.is_some())
 }
 
 /// Records an event in the caller's transaction and runs the handler in it; returns false for a duplicate, which is not handled.
@@ -92,13 +92,13 @@ where
     Ok(true)
 }
 
-/// As [`once`], with names that were checked.
+/// As [`once`], with names that were checked. Returns the mark of the row for [`Database::forget`].
 pub(crate) async fn record<DB: Database>(
     connection: &mut DB::Connection,
     consumer: &str,
     id: &str,
     wait: Duration,
-) -> Result<bool, OnceError> {
+) -> Result<Option<String>, OnceError> {
     DB::record(connection, consumer, id, wait).await.map_err(|error| {
         // Any writer locks the whole of an SQLite database, so it does not mean that the event is being handled. A statement timeout
         // that is shorter than the wait ends the same wait.

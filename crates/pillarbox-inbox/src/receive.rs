@@ -153,52 +153,56 @@ impl Inbox {
             return Err(late());
         };
         let mut transaction = begun.map_err(Failure::Database)?;
-        let outcome = self.in_transaction::<DB, F>(&mut transaction, event, handler).await;
-        match outcome {
-            Ok(true) => {
-                transaction.commit().await.map_err(Failure::Commit)?;
-                Ok(Answer::new(200, "handled"))
-            }
-            // What the handler has done to the connection is not known.
-            Err(Failure::RolledBack) => {
-                drop(transaction);
-                let _ = connection.close().await;
-                Err(Failure::RolledBack)
-            }
-            // A lost connection cannot roll back; the server does.
-            Ok(false) => {
+        let mark = match record::<DB>(&mut transaction, &self.consumer, &event.id, self.wait).await {
+            Ok(Some(mark)) => mark,
+            duplicate => {
+                // A lost connection cannot roll back; the server does.
                 let _ = transaction.rollback().await;
-                Ok(Answer::new(200, "duplicate"))
+                duplicate?;
+                return Ok(Answer::new(200, "duplicate"));
             }
-            Err(Failure::Handler { failed, .. }) => {
-                let is_lost = transaction.rollback().await.is_err();
-                Err(Failure::Handler { failed, is_lost })
+        };
+        let Err(mut failure) = self.run::<DB, F>(&mut transaction, event, handler).await else {
+            if let Err(error) = transaction.commit().await {
+                // On SQLite it fails if the handler has ended the transaction, and the pool would not notice.
+                drop(connection.detach());
+                return Err(Failure::Commit(error));
             }
-            Err(failure) => {
-                let _ = transaction.rollback().await;
-                Err(failure)
-            }
+            return Ok(Answer::new(200, "handled"));
+        };
+        let is_rolled_back = transaction.rollback().await.is_ok();
+        if let Failure::Handler { is_lost, .. } = &mut failure {
+            *is_lost = !is_rolled_back;
         }
+        self.forget::<DB>(&mut connection, event, &mark).await;
+        // What the handler has done to the connection is not known.
+        if !is_rolled_back || matches!(failure, Failure::RolledBack) {
+            drop(connection.detach());
+        }
+        Err(failure)
     }
 
-    /// Returns whether the event was handled; otherwise it is a duplicate.
-    async fn in_transaction<DB, F>(
-        &self,
-        connection: &mut DB::Connection,
-        event: &Event,
-        handler: &F,
-    ) -> Result<bool, Failure>
+    /// Runs the handler, and confirms that a commit would record the event.
+    async fn run<DB, F>(&self, connection: &mut DB::Connection, event: &Event, handler: &F) -> Result<(), Failure>
     where
         DB: Database,
         F: for<'c> Fn(&'c Event, &'c mut DB::Connection) -> Handling<'c> + Send + Sync,
     {
-        if !record::<DB>(connection, &self.consumer, &event.id, self.wait).await? {
-            return Ok(false);
-        }
         let handled = handler(event, &mut *connection).await;
         handled.map_err(|failed| Failure::Handler { failed, is_lost: false })?;
-        confirm::<DB>(connection, &self.consumer, &event.id).await?;
-        Ok(true)
+        Ok(confirm::<DB>(connection, &self.consumer, &event.id).await?)
+    }
+
+    /// Deletes the record of a handler that committed by itself and then failed: otherwise the next request would be a duplicate, and
+    /// the event lost.
+    async fn forget<DB: Database>(&self, connection: &mut DB::Connection, event: &Event, mark: &str) {
+        // On a lost connection nothing can be done, and the failure is logged anyway.
+        if let Ok(true) = DB::forget(connection, &self.consumer, &event.id, mark).await {
+            tracing::error!(
+                event = event.id,
+                "inbox: handler committed by itself and then failed; its record is deleted"
+            );
+        }
     }
 
     /// Returns the response to a transaction that was rolled back.

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from typing import Any
 
 from pillarbox.inbox.databases import Session, session_of
+from pillarbox.inbox.once import forget
 
 Connect = Callable[[], Any]
 """Returns a connection, which is closed afterwards, or a context manager of one, such as `pool.connection`."""
@@ -29,6 +30,8 @@ def transactions(connect: Connect) -> Callable[[], AbstractContextManager[Sessio
                 # A lost connection cannot roll back; the server does.
                 with suppress(Exception):
                     _end(session, "ROLLBACK")
+                    forget(session)
+                    _end(session, "COMMIT")
                 raise
 
     return transaction

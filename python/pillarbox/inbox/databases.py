@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache
 from importlib.resources import files
@@ -88,14 +88,20 @@ class Session:
         self.connection = connection
         self.folder = folder
         self.placeholder = placeholder
+        #: What `committed` and `forget` know the row of `record` by. On MariaDB and MySQL, the session keeps it.
+        self.recorded: tuple[Any, ...] | None = None
 
     def run(self, name: str, *values: Any) -> int:
         """Runs a statement and returns the number of its rows."""
+        return len(self.rows(name, *values))
+
+    def rows(self, name: str, *values: Any) -> Sequence[Any]:
+        """Runs a statement and returns its rows; of one that returns none, their numbers."""
         cursor = self.connection.cursor()
         try:
             cursor.execute(statement(self.folder, name, self.placeholder), values)
             # SQLite does not count the rows of a query.
-            return len(cursor.fetchall()) if cursor.description else cursor.rowcount
+            return cursor.fetchall() if cursor.description else range(cursor.rowcount)
         finally:
             cursor.close()
 
@@ -118,6 +124,22 @@ class Session:
         elif self.folder == "mysql":
             self.run("wait", max(1, math.ceil(seconds)))
         return self.folder != "sqlite"
+
+    def record(self, consumer: str, id: str) -> bool:
+        """Records an event; returns False for a duplicate."""
+        rows = self.rows("record", consumer, id)
+        if not rows:
+            return False
+        if self.folder == "sqlite":
+            rows = self.rows("mark", consumer, id)
+        self.recorded = (consumer, id) if self.folder == "mysql" else (consumer, id, _value(rows[0]))
+        return True
+
+    def forget(self) -> bool:
+        """Deletes the record if it is there after a rollback; returns whether it was."""
+        if self.recorded is None or not self.run("committed", *self.recorded):
+            return False
+        return self.run("forget", *self.recorded) == 1
 
     def cleanup(self, seconds: float, limit: int) -> int:
         """Deletes a batch of old records and returns their number."""
@@ -166,6 +188,13 @@ def session_of(connection: Any) -> Session:
     raise TypeError(
         f"the inbox knows the drivers psycopg, PyMySQL, mysqlclient and sqlite3, but not {type(inner).__module__}"
     )
+
+
+def _value(row: Any) -> Any:
+    """Returns the value of a row of one column. The application's row factory decides what a row is."""
+    if isinstance(row, Mapping):
+        return next(iter(row.values()))
+    return row if isinstance(row, str) else row[0]
 
 
 def _inner(connection: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -11,6 +12,8 @@ from typing import Any
 from pillarbox.inbox.databases import Session, Trouble, is_cancelled, session_of, trouble
 from pillarbox.inbox.errors import InFlight, RolledBack
 from pillarbox.inbox.event import check_consumer, check_id
+
+logger = logging.getLogger("pillarbox.inbox")
 
 #: Shorter than a relay's timeout, which is 10 s by default.
 WAIT = 5.0
@@ -64,7 +67,7 @@ def record(session: Session, consumer: str, id: str, wait: float) -> bool:
     """Records the event; returns False for a duplicate. Raises InFlight."""
     is_bound = session.bound_wait(wait)
     try:
-        is_new = session.run("record", consumer, id) == 1
+        is_new = session.record(consumer, id)
     except Exception as error:
         # On PostgreSQL the bound ends with the transaction, which can do nothing more.
         if is_bound and session.folder == "mysql":
@@ -90,6 +93,15 @@ def confirm(session: Session, consumer: str, id: str) -> None:
         raise RolledBack("the handler ignored an error of the database; the transaction cannot be committed") from error
     if not found:
         raise RolledBack("the handler ended the transaction that it was given; the inbox commits it")
+
+
+def forget(session: Session) -> None:
+    """Deletes the record of a handler that committed by itself and then failed, after the rollback.
+
+    Otherwise the next request would be a duplicate, and the event lost.
+    """
+    if session.forget():
+        logger.error("inbox_committed: the handler committed by itself and then failed; its record is deleted")
 
 
 def create_table(connection: Any) -> None:

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from contextlib import closing, nullcontext
 from typing import Any
 
+import psycopg
 import pytest
 from django.test import RequestFactory
+from psycopg.rows import dict_row, namedtuple_row, scalar_row, tuple_row
 from psycopg_pool import ConnectionPool
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
@@ -97,6 +99,11 @@ def handle_three_times(address: str, source: Callable[[], Any]) -> None:
     assert statuses == ["the handler failed", "handled", "duplicate"]
     with connect(address) as connection:
         assert connection.execute("SELECT id FROM handled").fetchall() == [("a",)]
+
+
+@pytest.mark.parametrize("row_factory", [tuple_row, dict_row, namedtuple_row, scalar_row])
+def test_connections_with_other_rows(row_factory: Any, database: str) -> None:
+    handle_three_times(database, lambda: psycopg.connect(database, row_factory=row_factory))
 
 
 def test_connections_of_psycopgs_pool(database: str) -> None:

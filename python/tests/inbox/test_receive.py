@@ -213,6 +213,41 @@ def test_a_handler_that_rolls_back_by_itself_is_not_a_success(name: str, start) 
     assert kit.handled() == kit.recorded() == []
 
 
+@EVERY
+@pytest.mark.parametrize("then", [[], ["BEGIN", "INSERT INTO handled (id) VALUES ('later')"]], ids=["", "begins"])
+def test_a_handler_that_commits_by_itself_and_then_fails_handles_the_event_again(name, then, start) -> None:
+    kit = start(name)
+    assert kit.send("one", sql=["COMMIT"], then=then, do="fail").status == 500
+    assert kit.recorded() == []
+    assert kit.send("one").text == "handled"
+    # What it has committed stays.
+    assert kit.handled() == ["one", "one"]
+
+
+@EVERY
+def test_a_handler_that_commits_by_itself_and_then_succeeds_has_handled_the_event(name: str, start) -> None:
+    kit = start(name)
+    kit.send("one", sql=["COMMIT"])
+    assert kit.send("one").text == "duplicate"
+    assert kit.handled() == kit.recorded() == ["one"]
+
+
+@on("mariadb")
+def test_a_statement_that_commits_implicitly_does_not_lose_the_event(name: str, start) -> None:
+    kit = start(name)
+    assert kit.send("one", sql=["CREATE TABLE anything (n int)"], do="fail").status == 500
+    assert kit.send("one").text == "handled"
+
+
+@EVERY
+def test_a_connection_whose_transaction_the_handler_has_ended_is_not_used_again(name: str, start) -> None:
+    kit = start(name)
+    for end in ("ROLLBACK", "COMMIT"):
+        for _ in range(12):
+            assert kit.send("one", sql=[end], do="fail").status == 500
+    assert kit.send("one").text == "handled"
+
+
 @on("postgres")
 def test_a_constraint_that_fails_at_commit_is_the_handlers_fault(name: str, start) -> None:
     kit = start(name)

@@ -23,7 +23,7 @@ impl Database for MySql {
         consumer: &str,
         id: &str,
         wait: Duration,
-    ) -> Result<bool, sqlx::Error> {
+    ) -> Result<Option<String>, sqlx::Error> {
         let seconds = wait.as_millis().div_ceil(1000).clamp(1, 1 << 30) as i64;
         sqlx::query(include_str!("../../sql/mysql/wait.sql")).bind(seconds).execute(&mut *connection).await?;
         let record = sqlx::query(include_str!("../../sql/mysql/record.sql")).bind(consumer).bind(id);
@@ -31,12 +31,27 @@ impl Database for MySql {
         let restored = sqlx::query(include_str!("../../sql/mysql/restore.sql")).execute(connection).await;
         let rows = recorded?.rows_affected();
         restored?;
-        Ok(rows == 1)
+        // The session keeps the mark: reading it would cost a round trip.
+        Ok((rows == 1).then(String::new))
     }
 
     async fn confirm(connection: &mut MySqlConnection, consumer: &str, id: &str) -> Result<bool, sqlx::Error> {
         let confirm = sqlx::query(include_str!("../../sql/mysql/confirm.sql")).bind(consumer).bind(id);
         Ok(confirm.fetch_optional(connection).await?.is_some())
+    }
+
+    async fn forget(
+        connection: &mut MySqlConnection,
+        consumer: &str,
+        id: &str,
+        _mark: &str,
+    ) -> Result<bool, sqlx::Error> {
+        let committed = sqlx::query(include_str!("../../sql/mysql/committed.sql")).bind(consumer).bind(id);
+        if committed.fetch_optional(&mut *connection).await?.is_none() {
+            return Ok(false);
+        }
+        let forget = sqlx::query(include_str!("../../sql/mysql/forget.sql")).bind(consumer).bind(id);
+        Ok(forget.execute(connection).await?.rows_affected() == 1)
     }
 
     async fn cleanup(connection: &mut MySqlConnection, keep: Duration, batch: i64) -> Result<u64, sqlx::Error> {

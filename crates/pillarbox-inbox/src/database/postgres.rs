@@ -23,18 +23,28 @@ impl Database for Postgres {
         consumer: &str,
         id: &str,
         wait: Duration,
-    ) -> Result<bool, sqlx::Error> {
+    ) -> Result<Option<String>, sqlx::Error> {
         let wait = format!("{}ms", wait.as_millis().clamp(1, i32::MAX.unsigned_abs().into()));
         sqlx::query(include_str!("../../sql/postgres/wait.sql")).bind(wait).execute(&mut *connection).await?;
-        let record = sqlx::query(include_str!("../../sql/postgres/record.sql")).bind(consumer).bind(id);
-        let rows = record.execute(&mut *connection).await?.rows_affected();
+        let record = sqlx::query_scalar(include_str!("../../sql/postgres/record.sql")).bind(consumer).bind(id);
+        let mark = record.fetch_optional(&mut *connection).await?;
         sqlx::query(include_str!("../../sql/postgres/restore.sql")).execute(connection).await?;
-        Ok(rows == 1)
+        Ok(mark)
     }
 
     async fn confirm(connection: &mut PgConnection, consumer: &str, id: &str) -> Result<bool, sqlx::Error> {
         let confirm = sqlx::query(include_str!("../../sql/postgres/confirm.sql")).bind(consumer).bind(id);
         Ok(confirm.fetch_optional(connection).await?.is_some())
+    }
+
+    async fn forget(connection: &mut PgConnection, consumer: &str, id: &str, mark: &str) -> Result<bool, sqlx::Error> {
+        let committed =
+            sqlx::query(include_str!("../../sql/postgres/committed.sql")).bind(consumer).bind(id).bind(mark);
+        if committed.fetch_optional(&mut *connection).await?.is_none() {
+            return Ok(false);
+        }
+        let forget = sqlx::query(include_str!("../../sql/postgres/forget.sql")).bind(consumer).bind(id).bind(mark);
+        Ok(forget.execute(connection).await?.rows_affected() == 1)
     }
 
     async fn cleanup(connection: &mut PgConnection, keep: Duration, batch: i64) -> Result<u64, sqlx::Error> {

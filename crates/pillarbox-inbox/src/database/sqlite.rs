@@ -26,14 +26,32 @@ impl Database for Sqlite {
         consumer: &str,
         id: &str,
         _wait: Duration,
-    ) -> Result<bool, sqlx::Error> {
+    ) -> Result<Option<String>, sqlx::Error> {
         let record = sqlx::query(include_str!("../../sql/sqlite/record.sql")).bind(consumer).bind(id);
-        Ok(record.execute(connection).await?.rows_affected() == 1)
+        if record.execute(&mut *connection).await?.rows_affected() == 0 {
+            return Ok(None);
+        }
+        let mark = sqlx::query_scalar(include_str!("../../sql/sqlite/mark.sql")).bind(consumer).bind(id);
+        mark.fetch_one(connection).await.map(Some)
     }
 
     async fn confirm(connection: &mut SqliteConnection, consumer: &str, id: &str) -> Result<bool, sqlx::Error> {
         let confirm = sqlx::query(include_str!("../../sql/sqlite/confirm.sql")).bind(consumer).bind(id);
         Ok(confirm.fetch_optional(connection).await?.is_some())
+    }
+
+    async fn forget(
+        connection: &mut SqliteConnection,
+        consumer: &str,
+        id: &str,
+        mark: &str,
+    ) -> Result<bool, sqlx::Error> {
+        let committed = sqlx::query(include_str!("../../sql/sqlite/committed.sql")).bind(consumer).bind(id).bind(mark);
+        if committed.fetch_optional(&mut *connection).await?.is_none() {
+            return Ok(false);
+        }
+        let forget = sqlx::query(include_str!("../../sql/sqlite/forget.sql")).bind(consumer).bind(id).bind(mark);
+        Ok(forget.execute(connection).await?.rows_affected() == 1)
     }
 
     async fn cleanup(connection: &mut SqliteConnection, keep: Duration, batch: i64) -> Result<u64, sqlx::Error> {

@@ -1,6 +1,7 @@
 //! The inbox on each database. `python/tests/inbox` tests a receiver of this crate by HTTP, together with the other kits.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod handle;
 mod once;
 mod vectors;
 

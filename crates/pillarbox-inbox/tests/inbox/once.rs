@@ -79,7 +79,7 @@ async fn names_that_no_database_would_keep_are_refused<DB: Database>(pool: &Pool
 }
 
 /// A statement of a handler, by its text.
-async fn run<DB>(connection: &mut DB::Connection, statement: &str) -> Result<(), anyhow::Error>
+pub(crate) async fn run<DB>(connection: &mut DB::Connection, statement: &str) -> Result<(), anyhow::Error>
 where
     DB: Database,
     for<'c> &'c mut DB::Connection: sqlx::Executor<'c, Database = DB>,

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use pillarbox_inbox::{Event, HandlerError, Handling, Inbox, create_table};
 use serde::Deserialize;
 use sqlx::SqliteConnection;
@@ -54,6 +54,15 @@ impl Vector {
     fn id(&self) -> &str {
         &self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("webhook-id")).unwrap().1
     }
+}
+
+/// Returns an inbox, and the headers and the body of a request that it accepts.
+pub(crate) fn valid() -> (Inbox, HeaderMap, Vec<u8>) {
+    let vectors: Vectors = serde_json::from_str(include_str!("../vectors.json")).unwrap();
+    let now = UNIX_EPOCH + Duration::from_secs_f64(vectors.now);
+    let inbox = Inbox::new("vectors", &vectors.keys).unwrap().clock(move || now);
+    let request = vectors.requests.iter().find(|request| request.name == "valid").unwrap();
+    (inbox, request.request().headers().clone(), request.body())
 }
 
 fn handle<'c>(event: &'c Event, connection: &'c mut SqliteConnection) -> Handling<'c> {

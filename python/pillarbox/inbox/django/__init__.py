@@ -7,7 +7,7 @@ for the app `pillarbox_inbox`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -18,7 +18,7 @@ from django.views.decorators.csrf import csrf_exempt
 from pillarbox.inbox.databases import Session
 from pillarbox.inbox.errors import InFlight, Never, Refused, RolledBack
 from pillarbox.inbox.event import Event, check_consumer, check_id
-from pillarbox.inbox.once import KEEP, WAIT, check_handler, once_in
+from pillarbox.inbox.once import KEEP, WAIT, check_handler, forget, once_in
 from pillarbox.inbox.receive import MOST_DROPPED, Answer, Inbox
 
 __all__ = ["Event", "InFlight", "Never", "RolledBack", "cleanup", "once", "receiver"]
@@ -101,8 +101,15 @@ def session(using: str) -> Session:
 
 @contextmanager
 def _transaction(using: str) -> Iterator[Session]:
-    with transaction.atomic(using=using, durable=True):
-        yield session(using)
+    opened = session(using)
+    try:
+        with transaction.atomic(using=using, durable=True):
+            yield opened
+    except BaseException:
+        if opened.recorded is not None:
+            with suppress(Exception), transaction.atomic(using=using):
+                forget(opened)
+        raise
 
 
 def _body(request: HttpRequest, inbox: Inbox) -> bytes:

@@ -1,0 +1,3 @@
+-- Returns a row after a rollback if the record is still there: the handler has committed it by itself. It is not the record of another
+-- request, which may have taken over since, and which `forget` alone would wait for.
+SELECT 1 FROM inbox_event WHERE consumer = ?1 AND id = ?2 AND received_at = ?3

@@ -1,0 +1,1 @@
+../../../../../crates/pillarbox-inbox/sql/mysql/forget.sql

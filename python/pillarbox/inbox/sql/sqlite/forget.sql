@@ -1,0 +1,1 @@
+../../../../../crates/pillarbox-inbox/sql/sqlite/forget.sql
