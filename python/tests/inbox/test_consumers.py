@@ -10,10 +10,12 @@ from pathlib import Path
 import psycopg
 import pytest
 import redis
+from celery import Celery
 from kombu import Connection, Message, Queue
 
 from pillarbox.inbox import create_table, once
-from tests.processes import pillarbox
+from tests.inbox.test_receive import PATIENCE, wait_until
+from tests.processes import NEWEST, Processes, environment, pillarbox, worker
 from tests.servers import broker, create_database
 
 RELAY = """
@@ -111,3 +113,29 @@ def test_a_consumer_of_rabbitmq_handles_a_message_once(database: str, tmp_path: 
             message.ack()
         queue(connection.default_channel).delete()
     assert billed(database) == ["1", "2"]
+
+
+def test_a_celery_task_that_is_delivered_twice_is_handled_once(database: str, processes: Processes) -> None:
+    queue = f"billing-{uuid.uuid4().hex}"
+    with psycopg.connect(database) as connection:
+        connection.execute("CREATE TABLE delivery (n serial, is_new boolean)")
+    variables = environment(BROKER=broker("rabbitmq"), QUEUE=queue, DATABASE_URL=database)
+
+    def start(name: str) -> subprocess.Popen[bytes]:
+        return processes.start(name, worker(NEWEST, "tests.inbox.consume_celery", f"{name}-{queue}"), variables)
+
+    def deliveries() -> list[bool]:
+        with psycopg.connect(database) as connection:
+            return [row[0] for row in connection.execute("SELECT is_new FROM delivery ORDER BY n")]
+
+    with Celery(broker=broker("rabbitmq")) as app:
+        app.send_task("bill", ["1"], queue=queue)
+    # It dies before its ack, so the broker delivers the task again.
+    assert start("first").wait(PATIENCE) != 0
+    assert deliveries() == [True]
+    start("second")
+    wait_until(lambda: len(deliveries()) == 2)
+    assert deliveries() == [True, False]
+    assert billed(database) == ["1"]
+    with Connection(broker("rabbitmq")) as connection:
+        Queue(queue)(connection.default_channel).delete()
