@@ -17,6 +17,7 @@ use sqlx::postgres::{PgPool, PgPoolCopyExt};
 use tokio::task::JoinSet;
 
 use crate::database::Database;
+use crate::order::order;
 
 /// Writes events.
 #[derive(Args)]
@@ -53,6 +54,8 @@ pub(crate) struct Fill {
 pub(crate) enum Form {
     /// Plain JSON of an application.
     Plain,
+    /// An order with nested objects, for the schema check.
+    Order,
     /// The stored form of a Celery message.
     Celery,
 }
@@ -145,9 +148,10 @@ impl Fill {
     fn event(&self, number: u64) -> Result<Event> {
         let aggregate = self.aggregates.map_or(number, |aggregates| number % aggregates);
         Ok(match self.form {
-            Form::Plain => {
+            Form::Plain | Form::Order => {
                 let event_type = &self.types[number as usize % self.types.len()];
-                Event::new("Order", aggregate, event_type).repeatable().payload(payload(self.payload))
+                let payload = if self.form == Form::Order { order(self.payload) } else { payload(self.payload) };
+                Event::new("Order", aggregate, event_type).repeatable().payload(payload)
             }
             Form::Celery => task(self.payload).into_event()?.1,
         })

@@ -9,6 +9,7 @@ mod emit;
 mod fill;
 mod latency;
 mod meter;
+mod order;
 mod produce;
 mod raw;
 mod relay;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use pillarbox::schema::Schemas;
 use pillarbox::sink::Discard;
 use pillarbox::source::wal::{WalSettings, WalStore};
 use pillarbox::{
@@ -17,6 +16,7 @@ use pillarbox_sinks::http::{HttpSettings, HttpSink};
 use serde_json::{Value, json};
 
 use crate::database::Database;
+use crate::order::schemas;
 
 /// The destination of the events.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -73,7 +73,7 @@ pub(crate) struct RelayArguments {
     /// Read events from PostgreSQL's write-ahead log, too.
     #[arg(long)]
     wal: bool,
-    /// Check each payload against a JSON Schema with every field of it.
+    /// Check each payload against the JSON Schema of the orders of `fill --form order`.
     #[arg(long)]
     schema: bool,
 }
@@ -162,17 +162,6 @@ pub(crate) async fn gate_open(log: &WalStore) -> Result<()> {
 pub(crate) fn counts(log: &WalStore) -> Value {
     let metrics = log.log_metrics();
     json!({ "delivered": metrics.delivered, "spilled": metrics.spilled })
-}
-
-/// Returns the schema of the payloads of `fill`.
-fn schemas() -> Schemas {
-    let schema = json!({
-        "type": "object",
-        "required": ["order", "filler"],
-        "properties": { "order": { "type": "integer", "minimum": 1 }, "filler": { "type": "string", "minLength": 1 } },
-        "additionalProperties": false,
-    });
-    Schemas::new().with("order.*", "order.json", &schema).expect("it is a schema")
 }
 
 /// Returns a sink for a receiver on this host.
