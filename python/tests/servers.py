@@ -11,7 +11,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -142,7 +142,9 @@ class PrivateBroker:
             yield
         finally:
             for process in stopped:
-                os.kill(process, signal.SIGCONT)
+                # A child may have been ending already.
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGCONT)
 
 
 class PrivateRedis(PrivateBroker):

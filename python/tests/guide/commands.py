@@ -103,7 +103,6 @@ ATTENDED = {
 
 FAILS = {
     "pillarbox schemas check old.json new.json --mode backward": 1,
-    "pillarbox wal disable --force": 2,
 }
 """Commands that must fail here, and their exit codes."""
 
