@@ -10,7 +10,9 @@ SELECT log.slot::text, log.publication::text,
        key.size_limit, CASE WHEN NOT pg_is_in_recovery() THEN key.timeline = {schema}.outbox_log_timeline() END AS is_here,
        slot.slot_name IS NOT NULL AS has_slot, coalesce(slot.active, false) AS is_active, slot.wal_status, slot.safe_wal_size,
        greatest(server.position - slot.restart_lsn, 0)::bigint AS retained,
-       slot.confirmed_flush_lsn::text AS flushed, coalesce(slot.temporary, false) AS is_temporary,
+       slot.confirmed_flush_lsn::text AS flushed,
+       -- A leader that streams moves both, and they are not read at one moment.
+       NOT pg_is_in_recovery() AND coalesce(NOT slot.active AND slot.confirmed_flush_lsn > log.confirmed, false) AS has_moved, coalesce(slot.temporary, false) AS is_temporary,
        -- Since version 17.
        (to_jsonb(slot.*) ->> 'failover')::boolean AS fails_over, (to_jsonb(slot.*) ->> 'synced')::boolean AS is_synced,
        to_jsonb(slot.*) ->> 'invalidation_reason' AS invalidation, standbys.named, standbys.absent, standbys.idle,

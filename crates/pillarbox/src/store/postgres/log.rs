@@ -8,7 +8,6 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::error::Error;
-use super::lsn::Lsn;
 use super::moment::Moment;
 use super::outbox_table::OutboxTable;
 use super::statement::PgRow;
@@ -129,6 +128,9 @@ pub struct LogStatus {
     pub retained_bytes: Option<i64>,
     /// The position of the slot. On a standby: how far the copy of the slot has come.
     pub flushed: Option<String>,
+    /// Whether the slot begins behind the confirmed position: it was created again, or moved by another program. A leader stores each
+    /// position before it moves the slot.
+    pub has_moved: bool,
     /// Why the server has invalidated the slot, since version 17: `wal_removed`, `wal_level_insufficient`, `idle_timeout` or another reason.
     pub invalidation: Option<String>,
     /// Whether standbys copy the slot; `None` before version 17.
@@ -205,18 +207,7 @@ impl LogStatus {
     /// [`PostgresStore::log_disable_now`] removes the log.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.has_slot && self.wal_status.as_deref() != Some("lost") && !self.has_moved()
-    }
-
-    /// Returns whether the slot begins behind the confirmed position: it was created again, or moved by another program. A leader that
-    /// streams it stores each position before it moves the slot.
-    fn has_moved(&self) -> bool {
-        let position = |text: &Option<String>| text.as_deref().and_then(|text| text.parse::<Lsn>().ok());
-        let moved = position(&self.flushed)
-            .zip(position(&self.confirmed))
-            .is_some_and(|(flushed, confirmed)| flushed > confirmed);
-        // Both are read in one statement, but not at one moment, and a leader that streams moves both.
-        moved && !self.is_active
+        self.has_slot && self.wal_status.as_deref() != Some("lost") && !self.has_moved
     }
 
     /// Returns the state for people.
@@ -271,6 +262,7 @@ impl LogStatus {
             safe_wal_bytes: row.try_get("safe_wal_size")?,
             retained_bytes: row.try_get("retained")?,
             flushed: row.try_get("flushed")?,
+            has_moved: row.try_get("has_moved")?,
             invalidation: row.try_get("invalidation")?,
             fails_over: row.try_get("fails_over")?,
             is_synced: row.try_get("is_synced")?,

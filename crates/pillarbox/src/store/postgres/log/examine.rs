@@ -74,7 +74,7 @@ impl LogStatus {
         if !self.has_slot {
             return Some(Finding::bad(ABOUT, format!("the replication slot {slot} does not exist; {at_risk}"), fix));
         }
-        if self.has_moved() {
+        if self.has_moved {
             let to = self.flushed.as_deref().unwrap_or_default();
             let found = format!(
                 "the replication slot {slot} was created again or moved by another program; events in the log between {from} and {to} may be lost"
@@ -301,6 +301,7 @@ mod tests {
             safe_wal_bytes: Some(900),
             retained_bytes: Some(100),
             flushed: Some("0/16B3700".to_owned()),
+            has_moved: false,
             invalidation: None,
             fails_over: None,
             is_synced: None,
@@ -341,7 +342,7 @@ mod tests {
                 "the replication slot s is lost: the server has invalidated it (idle_timeout); events in the log behind 0/16B3748",
             ),
             (
-                LogStatus { flushed: Some("0/16B4000".to_owned()), is_active: false, ..good() },
+                LogStatus { flushed: Some("0/16B4000".to_owned()), has_moved: true, ..good() },
                 Level::Bad,
                 "created again or moved by another program; events in the log between 0/16B3748 and 0/16B4000 may be lost",
             ),
