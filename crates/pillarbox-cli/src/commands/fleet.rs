@@ -13,7 +13,7 @@ use crate::config::source::SourceKind;
 use crate::store::{Missing, Opened};
 
 /// The timeout for a database that only some commands need.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(10);
 const FIX: &str = "give all relays the same [destinations] and [[routes]], and restart them";
 
 /// Returns remarks on live relays that have other routes or destinations than the configuration, and on a log that the relay could
