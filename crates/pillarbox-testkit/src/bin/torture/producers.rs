@@ -86,7 +86,7 @@ async fn produce(
 ) -> Emitted {
     let mut emitted = Emitted::default();
     while !stop.load(Ordering::Relaxed) {
-        let is_large = habits.large && random.random_bool(0.003);
+        let is_large = habits.large && random.random_bool(0.0003);
         let count = if is_large { LARGE } else { random.random_range(1..=5) };
         let types: Vec<String> = (0..count).map(|_| event_type(&mut random, habits.fan_out)).collect();
         let events = types.iter().map(|event_type| {
